@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.hpp"
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+
+namespace orbite::base {
+namespace {
+
+constexpr std::size_t kLineBytesMax = 1024;
+
+spdlog::level::level_enum native_level(LogLevel level) {
+  return static_cast<spdlog::level::level_enum>(level);
+}
+
+class HostSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit HostSink(LogSink host) : host_(std::move(host)) {}
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    host_(static_cast<LogLevel>(message.level),
+          std::string_view(message.payload.data(), message.payload.size()));
+  }
+  void flush_() override {}
+
+ private:
+  LogSink host_;
+};
+
+std::shared_ptr<spdlog::logger> make_logger(LogSink sink) {
+  spdlog::sink_ptr target;
+  if (sink) {
+    target = std::make_shared<HostSink>(std::move(sink));
+  } else {
+    target = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  }
+  // A private logger: spdlog's global registry belongs to whoever else in the process uses spdlog.
+  auto logger = std::make_shared<spdlog::logger>("orbite", std::move(target));
+  logger->set_level(spdlog::level::trace);
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e orbite[%P] %l: %v");
+  return logger;
+}
+
+struct State {
+  std::mutex mutex;
+  std::shared_ptr<spdlog::logger> logger = make_logger(nullptr);
+  std::atomic<LogLevel> level{LogLevel::kWarn};
+};
+
+// Never destroyed: worker threads of engines that outlive static destruction may still log.
+State& state() {
+  static State* const instance = new State();
+  return *instance;
+}
+
+}  // namespace
+
+void set_log_sink(LogSink sink) {
+  auto logger = make_logger(std::move(sink));
+  const std::lock_guard lock(state().mutex);
+  state().logger = std::move(logger);
+}
+
+// The level is a filter that orders nothing: relaxed on both sides.
+void set_log_level(LogLevel level) noexcept {
+  state().level.store(level, std::memory_order_relaxed);
+}
+
+bool log_enabled(LogLevel level) noexcept {
+  return level >= state().level.load(std::memory_order_relaxed);
+}
+
+bool parse_log_level(std::string_view text, LogLevel& level) noexcept {
+  constexpr std::string_view kNames[] = {"trace", "debug", "info", "warn", "error", "off"};
+  for (std::size_t i = 0; i < std::size(kNames); ++i) {
+    if (text == kNames[i]) {
+      level = static_cast<LogLevel>(i);
+      return true;
+    }
+  }
+  return false;
+}
+
+void log(LogLevel level, const char* format, ...) noexcept {
+  if (!log_enabled(level)) {
+    return;
+  }
+  char line[kLineBytesMax];
+  std::va_list arguments;
+  va_start(arguments, format);
+  const int written = std::vsnprintf(line, sizeof(line), format, arguments);
+  va_end(arguments);
+  if (written < 0) {
+    return;
+  }
+  const std::size_t length = std::min(static_cast<std::size_t>(written), sizeof(line) - 1);
+  std::shared_ptr<spdlog::logger> logger;
+  {
+    const std::lock_guard lock(state().mutex);
+    logger = state().logger;
+  }
+  try {
+    logger->log(native_level(level), spdlog::string_view_t(line, length));
+  } catch (...) {
+    std::fputs("orbite: a log sink threw; the line is lost\n", stderr);
+  }
+}
+
+}  // namespace orbite::base

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/result.hpp"
+
+namespace orbite::base {
+
+/// Shared objects behind generation-checked handles. Thread-safe; a handle that was taken out is
+/// kStaleHandle for ever, since a slot whose generation would wrap is withdrawn instead of reused.
+template <typename T>
+class SlotMap {
+ public:
+  /// `what` names the objects in messages; `slots_max` bounds how many live at once.
+  SlotMap(const char* what, std::uint64_t slots_max) : what_(what), slots_max_(slots_max) {}
+
+  Result<Handle> insert(std::shared_ptr<T> object) {
+    const std::lock_guard lock(mutex_);
+    std::uint32_t index = 0;
+    if (!free_.empty()) {
+      index = free_.back();
+      free_.pop_back();
+    } else if (slots_.size() < slots_max_ && slots_.size() < UINT32_MAX) {
+      index = static_cast<std::uint32_t>(slots_.size());
+      slots_.emplace_back();
+      free_.reserve(slots_.size());  // so that take() never allocates
+    } else {
+      return fail(ErrorCode::kBudgetExhausted, "%s: all %llu are in use", what_,
+                  static_cast<unsigned long long>(slots_max_));
+    }
+    Slot& slot = slots_[index];
+    slot.object = std::move(object);
+    ++live_;
+    return Handle{index, slot.generation};
+  }
+
+  [[nodiscard]] Result<std::shared_ptr<T>> find(Handle handle) const {
+    const std::lock_guard lock(mutex_);
+    if (handle.index >= slots_.size() || slots_[handle.index].generation != handle.generation ||
+        slots_[handle.index].object == nullptr) {
+      return stale(handle);
+    }
+    return slots_[handle.index].object;
+  }
+
+  /// Ends the handle; the object lives on while others hold it.
+  Result<std::shared_ptr<T>> take(Handle handle) {
+    const std::lock_guard lock(mutex_);
+    if (handle.index >= slots_.size() || slots_[handle.index].generation != handle.generation ||
+        slots_[handle.index].object == nullptr) {
+      return stale(handle);
+    }
+    Slot& slot = slots_[handle.index];
+    std::shared_ptr<T> object = std::exchange(slot.object, nullptr);
+    --live_;
+    if (slot.generation != UINT32_MAX) {
+      ++slot.generation;
+      free_.push_back(handle.index);
+    }
+    return object;
+  }
+
+  [[nodiscard]] std::vector<std::shared_ptr<T>> all() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<T>> objects;
+    objects.reserve(live_);
+    for (const Slot& slot : slots_) {
+      if (slot.object != nullptr) {
+        objects.push_back(slot.object);
+      }
+    }
+    return objects;
+  }
+
+  [[nodiscard]] std::size_t size() const {
+    const std::lock_guard lock(mutex_);
+    return live_;
+  }
+
+ private:
+  struct Slot {
+    std::shared_ptr<T> object;
+    std::uint32_t generation = 1;
+  };
+
+  tl::unexpected<Error> stale(Handle handle) const {
+    return fail(ErrorCode::kStaleHandle, "%s %u of generation %u", what_, handle.index,
+                handle.generation);
+  }
+
+  mutable std::mutex mutex_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> free_;
+  const char* what_;
+  std::uint64_t slots_max_;
+  std::size_t live_ = 0;
+};
+
+}  // namespace orbite::base

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "orbite/engine.hpp"
+
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "base/log.hpp"
+#include "engine/impl.hpp"
+#include "engine/process.hpp"
+
+namespace orbite {
+namespace {
+
+/// How long the destructor lets go of what peers do with our memory, once the close's own time is
+/// over. Cutting them off is always safe for us: we stop receiving.
+constexpr std::uint64_t kAbortTimeoutNs = base::kSecond;
+
+std::array<std::atomic<std::uint64_t>, policy::kTransportKinds>& route_counts() noexcept {
+  static std::array<std::atomic<std::uint64_t>, policy::kTransportKinds> counts{};
+  return counts;
+}
+
+}  // namespace
+
+void count_route(policy::TransportKind transport) noexcept {
+  // Relaxed: a count of its own.
+  route_counts()[static_cast<std::size_t>(transport)].fetch_add(1, std::memory_order_relaxed);
+}
+
+std::string process_routes() {
+  std::string text;
+  for (std::size_t i = 0; i < policy::kTransportKinds; ++i) {
+    const std::uint64_t count = route_counts()[i].load(std::memory_order_relaxed);
+    if (count > 0) {
+      text += text.empty() ? "" : ",";
+      text += policy::transport_name(static_cast<policy::TransportKind>(i));
+      text += ":" + std::to_string(count);
+    }
+  }
+  return text;
+}
+
+const char* version() noexcept { return ORBITE_VERSION; }
+
+Result<std::unique_ptr<TransferEngine>> TransferEngine::create(EngineOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  ORBITE_TRY(impl->start());
+  return std::unique_ptr<TransferEngine>(new TransferEngine(std::move(impl)));
+}
+
+TransferEngine::TransferEngine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+TransferEngine::~TransferEngine() {
+  // The worker does not exist in a forked child and its locks may be held for ever: touch nothing.
+  if (!impl_->check_process()) {
+    (void)impl_.release();
+    return;
+  }
+  CloseStatus status = impl_->close(impl_->options.config.close.timeout_ms * base::kMillisecond);
+  if (status.phase == ClosePhase::kDrainingServed) {
+    impl_->abort_served();
+    status = impl_->close(kAbortTimeoutNs);
+  }
+  if (status.phase != ClosePhase::kClosed && status.phase != ClosePhase::kRetiring) {
+    base::log(base::LogLevel::kError,
+              "engine '%.64s' keeps %u executions and %u registrations in quarantine: no proof "
+              "that nothing touches their buffers",
+              impl_->options.name.c_str(), status.executions_unresolved,
+              status.registrations_unresolved);
+    platform::pin_library();
+    // Its worker goes on seeking the proof. Leaked on purpose: owners, charges and code stay.
+    (void)impl_.release();
+  }
+}
+
+Result<Handle> TransferEngine::register_memory(const MemoryDescriptor& memory) {
+  return impl_->register_memory(memory);
+}
+
+Result<RegistrationState> TransferEngine::deregister_memory(Handle registration) {
+  ORBITE_TRY(impl_->check_process());
+  return impl_->registry.deregister(registration);
+}
+
+Result<RegistrationState> TransferEngine::registration_state(Handle registration) const {
+  ORBITE_TRY(impl_->check_process());
+  return impl_->registry.state(registration);
+}
+
+Result<std::vector<std::uint8_t>> TransferEngine::export_memory(Handle registration) const {
+  return impl_->export_memory(registration);
+}
+
+const std::vector<std::uint8_t>& TransferEngine::connection_blob() const noexcept {
+  return impl_->connection_blob;
+}
+
+Handle TransferEngine::self_peer() { return impl_->check_usable() ? impl_->self_peer() : Handle{}; }
+
+Result<Handle> TransferEngine::import_peer(std::string_view name,
+                                           std::span<const std::uint8_t> blob) {
+  return impl_->import_peer(name, blob);
+}
+
+Result<void> TransferEngine::connect_peer(Handle peer, std::uint64_t timeout_ns) {
+  return impl_->connect_peer(peer, timeout_ns);
+}
+
+Result<void> TransferEngine::retire_peer(Handle peer) { return impl_->retire_peer(peer); }
+
+Result<void> TransferEngine::confirm_peer_fenced(Handle peer) {
+  return impl_->confirm_peer_fenced(peer);
+}
+
+Result<Handle> TransferEngine::import_range(Handle peer, std::span<const std::uint8_t> blob,
+                                            std::uint64_t address, std::uint64_t length) {
+  return impl_->import_range(peer, blob, address, length);
+}
+
+Result<Handle> TransferEngine::local_range(Handle registration) {
+  return impl_->local_range(registration);
+}
+
+Result<void> TransferEngine::release_range(Handle range) { return impl_->release_range(range); }
+
+Result<Handle> TransferEngine::prepare(const PrepareOptions& options) {
+  return impl_->prepare(options);
+}
+
+Result<Outcome> TransferEngine::post(Handle request, const PostOptions& options) {
+  return impl_->post(request, options);
+}
+
+Result<Outcome> TransferEngine::check(Handle request) { return impl_->check(request); }
+
+Result<Outcome> TransferEngine::query(Handle request) const { return impl_->query(request); }
+
+Result<void> TransferEngine::cancel(Handle request) { return impl_->cancel(request); }
+
+Result<void> TransferEngine::release(Handle request) { return impl_->release(request); }
+
+Result<void> TransferEngine::abandon(Handle request) { return impl_->abandon(request); }
+
+Result<void> TransferEngine::send_notification(Handle peer, std::span<const std::uint8_t> message) {
+  return impl_->send_notification(peer, message);
+}
+
+std::optional<Notification> TransferEngine::receive_notification() {
+  NotificationSizes needed;
+  return receive_notification({SIZE_MAX, SIZE_MAX}, needed);
+}
+
+std::optional<Notification> TransferEngine::receive_notification(NotificationSizes capacity,
+                                                                 NotificationSizes& needed) {
+  needed = {};
+  if (!impl_->check_process()) {
+    return std::nullopt;
+  }
+  notify::Mailbox::Sizes sizes;
+  auto message = impl_->mailbox.take({capacity.sender_bytes, capacity.message_bytes}, sizes);
+  needed = {sizes.sender_bytes, sizes.message_bytes};
+  if (!message.has_value()) {
+    return std::nullopt;
+  }
+  return Notification{std::move(message->sender), std::move(message->bytes)};
+}
+
+CloseStatus TransferEngine::close(std::uint64_t timeout_ns) {
+  return impl_->check_process() ? impl_->close(timeout_ns) : CloseStatus{};
+}
+
+std::string TransferEngine::info_json() const {
+  return impl_->check_process() ? impl_->info_json() : std::string("{}");
+}
+
+}  // namespace orbite

@@ -1,0 +1,640 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/impl.hpp"
+
+#include <algorithm>
+
+#include "base/assert.hpp"
+#include "base/log.hpp"
+#include "engine/process.hpp"
+#include "wire/metadata.hpp"
+
+namespace orbite {
+namespace {
+
+constexpr std::size_t kNameBytesMax = 256;
+
+// What one call of the API may move before it returns.
+constexpr transfer::WorkLimit kPostLimit{std::uint64_t{1} << 20, 8};
+constexpr transfer::WorkLimit kCheckLimit{std::uint64_t{2} << 20, 16};
+
+/// Charged for each notification in the outbox beyond its bytes, so that empty ones are not free.
+constexpr std::uint64_t kNotificationOverhead = 256;
+
+}  // namespace
+
+TransferEngine::Impl::Impl(EngineOptions engine_options)
+    : options(std::move(engine_options)),
+      registry({options.config.limits.registrations_max}, random),
+      peers(options.config.limits.peers_max),
+      ranges("imported range", options.config.limits.ranges_max),
+      mailbox({options.config.notifications.message_bytes_max,
+               options.config.notifications.inbox_bytes_max},
+              counters),
+      process_generation_(platform::process_generation()),
+      routes_(options.config),
+      admission_{{"requests", options.config.limits.requests_max},
+                 {"descriptors", options.config.limits.descriptors_max},
+                 {"bytes in flight", options.config.limits.bytes_in_flight_max},
+                 {"outbox bytes", options.config.notifications.outbox_bytes_max}},
+      requests_("request", options.config.limits.requests_max) {}
+
+TransferEngine::Impl::~Impl() {
+  stop_worker_.store(true, std::memory_order_release);
+  if (worker_.joinable()) {
+    network.signal(wakeup_);
+    worker_.join();
+  }
+  tcp_.reset();
+  if (wakeup_ != platform::kNoSocket) {
+    network.close(wakeup_);
+  }
+  if (poller_ != platform::kNoSocket) {
+    network.close(poller_);
+  }
+}
+
+Result<void> TransferEngine::Impl::start() {
+  if (options.name.empty() || options.name.size() > kNameBytesMax) {
+    return fail(ErrorCode::kInvalidArgument, "engine name of %zu bytes, allowed 1..%zu",
+                options.name.size(), kNameBytesMax);
+  }
+  if (base::LogLevel level{}; base::parse_log_level(options.config.log.level, level)) {
+    base::set_log_level(level);
+  }
+  random.fill(epoch_.bytes);
+  random.fill(secret_);
+  ORBITE_ASSIGN_OR_RETURN(host_, platform::host_identity());
+  ORBITE_ASSIGN_OR_RETURN(poller_, network.make_poller());
+  ORBITE_ASSIGN_OR_RETURN(wakeup_, network.make_wakeup());
+  ORBITE_TRY(network.poller_add(poller_, wakeup_, platform::kPollIn, 0));
+
+  if (options.config.local.enabled) {
+    local_ = std::make_unique<transport::local::LocalTransport>(
+        planner_, options.config.tcp.slice_bytes, [this](std::span<const std::uint8_t> message) {
+          return mailbox.deliver(options.name, message);
+        });
+    planner_.set_transport(policy::TransportKind::kLocal, local_.get());
+  }
+  ORBITE_TRY(start_tcp());
+  ORBITE_ASSIGN_OR_RETURN(connection_, make_connection_blob());
+  connection_blob = wire::encode(connection_);
+  worker_ = platform::start_thread("orbite", [this] { run_worker(); });
+  return {};
+}
+
+Result<void> TransferEngine::Impl::start_tcp() {
+  if (!options.config.tcp.enabled) {
+    tcp_unavailable_ = "tcp.enabled is false";
+    return {};
+  }
+  transport::tcp::Environment environment{network,  clock,          random,       registry,
+                                          counters, options.config, options.name, epoch_,
+                                          secret_,  host_,          poller_,      {}};
+  environment.deliver = [this](const wire::Envelope& envelope) -> Result<void> {
+    const std::string sender(envelope.sender_name);
+    if (!peers.epoch_is_current(sender, envelope.sender_epoch)) {
+      return fail(ErrorCode::kPeerEpochChanged, "'%.64s' has restarted since", sender.c_str());
+    }
+    return mailbox.deliver(envelope.sender_name, envelope.message);
+  };
+  ORBITE_ASSIGN_OR_RETURN(tcp_, transport::tcp::TcpTransport::create(
+                                    std::move(environment), planner_, [this] { wake_worker(); }));
+  planner_.set_transport(policy::TransportKind::kTcp, tcp_.get());
+  return {};
+}
+
+Result<wire::ConnectionBlob> TransferEngine::Impl::make_connection_blob() const {
+  wire::ConnectionBlob blob;
+  blob.epoch = epoch_;
+  blob.secret = secret_;
+  blob.host = host_;
+  if (tcp_ == nullptr) {
+    return blob;
+  }
+  const platform::SocketAddress& listening = tcp_->listening();
+  blob.port = options.config.advertise.port != 0 ? options.config.advertise.port : tcp_->port();
+  blob.loopback_reachable =
+      (listening.is_any() || listening.is_loopback()) && blob.port == tcp_->port();
+  const auto add = [&](const platform::SocketAddress& address) {
+    if (blob.addresses.size() < wire::kAddressesMax) {
+      blob.addresses.push_back(wire::Address{address.family(), address.bytes()});
+    }
+  };
+  if (!options.config.advertise.addresses.empty()) {
+    for (const std::string& literal : options.config.advertise.addresses) {
+      ORBITE_ASSIGN_OR_RETURN(const platform::SocketAddress address,
+                              platform::SocketAddress::parse(literal, blob.port));
+      add(address);
+    }
+  } else if (!listening.is_any()) {
+    add(listening);
+  } else {
+    for (const platform::SocketAddress& address : platform::default_route_addresses()) {
+      add(address);
+    }
+  }
+  return blob;
+}
+
+Result<void> TransferEngine::Impl::check_process() const {
+  if (platform::process_generation() != process_generation_) {
+    return fail(ErrorCode::kForked, "create an engine of its own in the child process");
+  }
+  return {};
+}
+
+Result<void> TransferEngine::Impl::check_usable() const {
+  ORBITE_TRY(check_process());
+  if (closing_.load(std::memory_order_acquire)) {
+    return fail(ErrorCode::kEngineClosing, "engine '%.64s'", options.name.c_str());
+  }
+  return {};
+}
+
+// ---- Memory
+
+Result<Handle> TransferEngine::Impl::register_memory(const MemoryDescriptor& memory) {
+  ORBITE_TRY(check_usable());
+  return registry.add(memory);
+}
+
+Result<std::vector<std::uint8_t>> TransferEngine::Impl::export_memory(Handle handle) const {
+  ORBITE_TRY(check_process());
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<memory::Registration> registration,
+                          registry.find(handle));
+  wire::RangeBlob blob;
+  blob.epoch = epoch_;
+  blob.index = registration->handle().index;
+  blob.generation = registration->handle().generation;
+  blob.key = registration->key();
+  blob.address = registration->range().address();
+  blob.length = registration->range().length();
+  blob.device_id = registration->device_id();
+  blob.kind = static_cast<std::uint8_t>(registration->kind());
+  blob.access = registration->access();
+  return wire::encode(blob);
+}
+
+// ---- Peers and ranges
+
+Result<std::shared_ptr<peer::Peer>> TransferEngine::Impl::make_peer(
+    std::string name, const wire::ConnectionBlob& connection, bool self) {
+  auto peer = std::make_shared<peer::Peer>(std::move(name), connection, self);
+  // Without a route the peer can still be imported; prepare says what is missing.
+  if (auto route = routes_.choose(self, 0); route) {
+    ORBITE_ASSIGN_OR_RETURN(std::shared_ptr<transfer::Flow> flow,
+                            planner_.transport(route->transport)->open(*peer));
+    peer->set_link(std::move(flow));
+  }
+  return peer;
+}
+
+Handle TransferEngine::Impl::self_peer() {
+  const std::lock_guard lock(self_mutex_);
+  std::shared_ptr<peer::Peer> peer = peers.find_live(options.name, connection_);
+  if (peer == nullptr) {
+    if (auto made = make_peer(options.name, connection_, true)) {
+      peer = std::move(*made);
+    } else {
+      return {};
+    }
+  }
+  std::shared_ptr<peer::Peer> replaced;
+  return peers.add(std::move(peer), replaced).value_or(Handle{});
+}
+
+Result<Handle> TransferEngine::Impl::import_peer(std::string_view name,
+                                                 std::span<const std::uint8_t> blob) {
+  ORBITE_TRY(check_usable());
+  if (name.empty() || name.size() > kNameBytesMax) {
+    return fail(ErrorCode::kInvalidArgument, "peer name of %zu bytes, allowed 1..%zu", name.size(),
+                kNameBytesMax);
+  }
+  ORBITE_ASSIGN_OR_RETURN(const wire::ConnectionBlob connection,
+                          wire::decode_connection(blob, wire::Profile::kMemory));
+  if (connection.epoch == epoch_) {
+    const Handle handle = self_peer();
+    return handle == Handle{} ? fail(ErrorCode::kBudgetExhausted, "peers") : Result<Handle>(handle);
+  }
+  const std::lock_guard lock(self_mutex_);
+  std::shared_ptr<peer::Peer> peer = peers.find_live(std::string(name), connection);
+  if (peer == nullptr) {
+    ORBITE_ASSIGN_OR_RETURN(peer, make_peer(std::string(name), connection, false));
+  }
+  std::shared_ptr<peer::Peer> replaced;
+  return peers.add(std::move(peer), replaced);
+}
+
+Result<void> TransferEngine::Impl::connect_peer(Handle handle, std::uint64_t timeout_ns) {
+  ORBITE_TRY(check_usable());
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<peer::Peer> peer, peers.find(handle));
+  ORBITE_TRY(peer->check_live());
+  ORBITE_ASSIGN_OR_RETURN(const policy::Route route, routes_.choose(peer->is_self(), 0));
+  const std::uint64_t configured_ns = options.config.tcp.connect_timeout_ms * base::kMillisecond;
+  return planner_.transport(route.transport)
+      ->connect(static_cast<transfer::Flow&>(*peer->link()),
+                timeout_ns == 0 ? configured_ns : timeout_ns);
+}
+
+Result<void> TransferEngine::Impl::retire_peer(Handle handle) {
+  ORBITE_TRY(check_process());
+  ORBITE_TRY(peers.remove(handle));
+  return {};
+}
+
+Result<void> TransferEngine::Impl::confirm_peer_fenced(Handle handle) {
+  ORBITE_TRY(check_process());
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<peer::Peer> peer, peers.find(handle));
+  base::log(base::LogLevel::kWarn, "an operator declared peer '%.64s' (epoch %s) fenced",
+            peer->name().c_str(), base::to_hex(peer->epoch().bytes).c_str());
+  counters.peers_confirmed_fenced.add();
+  peer->retire();
+  if (peer->link() == nullptr) {
+    return {};
+  }
+  auto& flow = static_cast<transfer::Flow&>(*peer->link());
+  for (const auto& execution : active_executions()) {
+    if (execution->peer().link() == &flow) {
+      stop_execution(execution, ErrorCode::kPeerDisconnected);
+    }
+  }
+  if (tcp_ != nullptr && !peer->is_self()) {
+    tcp_->confirm_fenced(flow);
+  }
+  return {};
+}
+
+Result<Handle> TransferEngine::Impl::import_range(Handle handle,
+                                                  std::span<const std::uint8_t> bytes,
+                                                  std::uint64_t address, std::uint64_t length) {
+  ORBITE_TRY(check_usable());
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<peer::Peer> peer, peers.find(handle));
+  ORBITE_TRY(peer->check_live());
+  ORBITE_ASSIGN_OR_RETURN(const wire::RangeBlob blob, wire::decode_range(bytes));
+  if (blob.epoch != peer->epoch()) {
+    return fail(ErrorCode::kPeerEpochChanged,
+                "the range is of epoch %s, peer '%.64s' is imported with %s",
+                base::to_hex(blob.epoch.bytes).c_str(), peer->name().c_str(),
+                base::to_hex(peer->epoch().bytes).c_str());
+  }
+  if (blob.kind != static_cast<std::uint8_t>(MemoryKind::kDram)) {
+    return fail(ErrorCode::kUnsupported, "memory kind %u, only DRAM (0) is supported", blob.kind);
+  }
+  ORBITE_ASSIGN_OR_RETURN(const base::ByteRange bounds, base::ByteRange::make(address, length));
+  ORBITE_ASSIGN_OR_RETURN(const base::ByteRange described,
+                          base::ByteRange::make(blob.address, blob.length));
+  if (!described.covers(bounds)) {
+    return fail(ErrorCode::kInvalidRange, "0x%llx + %llu is outside the described 0x%llx + %llu",
+                static_cast<unsigned long long>(address), static_cast<unsigned long long>(length),
+                static_cast<unsigned long long>(blob.address),
+                static_cast<unsigned long long>(blob.length));
+  }
+  if (peer->is_self()) {
+    ORBITE_ASSIGN_OR_RETURN(std::shared_ptr<memory::Registration> own,
+                            registry.find(Handle{blob.index, blob.generation}));
+    return ranges.insert(std::make_shared<peer::RemoteRange>(std::move(own), bounds));
+  }
+  return ranges.insert(std::make_shared<peer::RemoteRange>(peer, blob, bounds));
+}
+
+Result<Handle> TransferEngine::Impl::local_range(Handle registration) {
+  ORBITE_TRY(check_usable());
+  ORBITE_ASSIGN_OR_RETURN(std::shared_ptr<memory::Registration> own, registry.find(registration));
+  const base::ByteRange bounds = own->range();
+  return ranges.insert(std::make_shared<peer::RemoteRange>(std::move(own), bounds));
+}
+
+Result<void> TransferEngine::Impl::release_range(Handle range) {
+  ORBITE_TRY(check_process());
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<peer::RemoteRange> released, ranges.take(range));
+  released->fence();
+  return {};
+}
+
+// ---- Requests
+
+Result<Handle> TransferEngine::Impl::prepare(const PrepareOptions& prepare_options) {
+  ORBITE_TRY(check_usable());
+  if (prepare_options.local.size() != prepare_options.remote.size()) {
+    return fail(ErrorCode::kLengthMismatch, "%zu local and %zu remote descriptors",
+                prepare_options.local.size(), prepare_options.remote.size());
+  }
+  const std::size_t count = prepare_options.local.size();
+  if (count > options.config.limits.descriptors_per_request_max) {
+    return fail(ErrorCode::kBudgetExhausted,
+                "%zu descriptors in one request, limits.descriptors_per_request_max is %llu", count,
+                static_cast<unsigned long long>(options.config.limits.descriptors_per_request_max));
+  }
+  ORBITE_ASSIGN_OR_RETURN(std::shared_ptr<peer::Peer> peer, peers.find(prepare_options.peer));
+  ORBITE_TRY(peer->check_live());
+
+  auto prepared = std::make_shared<transfer::Prepared>();
+  ORBITE_ASSIGN_OR_RETURN(prepared->request_charge, admission_.requests.take(1));
+  ORBITE_ASSIGN_OR_RETURN(prepared->descriptor_charge, admission_.descriptors.take(count));
+  transfer::Batch batch(registry, ranges, *peer);
+  batch.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    ORBITE_TRY(
+        batch.add(prepare_options.operation, prepare_options.local[i], prepare_options.remote[i]));
+  }
+  ORBITE_TRY(batch.seal());
+  ORBITE_ASSIGN_OR_RETURN(prepared->route, routes_.choose(peer->is_self(), batch.bytes()));
+  if (batch.bytes() > admission_.bytes_in_flight.max()) {
+    return fail(ErrorCode::kBudgetExhausted,
+                "%llu bytes in one request, limits.bytes_in_flight_max is %llu",
+                static_cast<unsigned long long>(batch.bytes()),
+                static_cast<unsigned long long>(admission_.bytes_in_flight.max()));
+  }
+  prepared->operation = prepare_options.operation;
+  prepared->peer = std::move(peer);
+  prepared->bytes = batch.bytes();
+  prepared->tasks = batch.tasks();
+  batch.move_into(prepared->extents, prepared->locals, prepared->remotes);
+
+  auto request = std::make_shared<Request>();
+  request->prepared = std::move(prepared);
+  return requests_.insert(std::move(request));
+}
+
+Result<void> TransferEngine::Impl::check_repostable(const Request& request) const {
+  if (request.execution != nullptr) {
+    if (!request.execution->terminal()) {
+      return fail(ErrorCode::kActive, "the last execution has not retired");
+    }
+    const Outcome last = request.execution->outcome();
+    if (last.logical != Logical::kSuccess) {
+      return fail(ErrorCode::kNotRepostable, "the last execution ended with: %s",
+                  error_text(last.code).data());
+    }
+  }
+  ORBITE_TRY(request.prepared->peer->check_live());
+  for (const auto& remote : request.prepared->remotes) {
+    if (remote->fenced()) {
+      return fail(ErrorCode::kRegistrationFenced, "an imported range of peer '%.64s' was released",
+                  request.prepared->peer->name().c_str());
+    }
+  }
+  return {};
+}
+
+Result<std::vector<memory::RangeLoan>> TransferEngine::Impl::take_loans(
+    const transfer::Prepared& prepared) {
+  const bool is_write = prepared.operation == Operation::kWrite;
+  std::vector<memory::RangeLoan> loans;
+  loans.reserve(prepared.locals.size() + (prepared.peer->is_self() ? prepared.remotes.size() : 0));
+  for (const auto& local : prepared.locals) {
+    ORBITE_ASSIGN_OR_RETURN(
+        memory::RangeLoan loan,
+        registry.borrow(local, is_write ? memory::Direction::kRead : memory::Direction::kWrite,
+                        memory::Borrower::kLocal));
+    loans.push_back(std::move(loan));
+  }
+  if (prepared.peer->is_self()) {
+    for (const auto& remote : prepared.remotes) {
+      ORBITE_ASSIGN_OR_RETURN(
+          memory::RangeLoan loan,
+          registry.borrow(remote->own(),
+                          is_write ? memory::Direction::kWrite : memory::Direction::kRead,
+                          memory::Borrower::kRemote));
+      loans.push_back(std::move(loan));
+    }
+  }
+  return loans;
+}
+
+Result<TransferEngine::Impl::Posting> TransferEngine::Impl::accept_notification(
+    std::optional<std::span<const std::uint8_t>> message) {
+  Posting posting;
+  if (!message.has_value()) {
+    return posting;
+  }
+  if (message->size() > options.config.notifications.message_bytes_max) {
+    return fail(ErrorCode::kInvalidArgument,
+                "notification of %zu bytes, notifications.message_bytes_max is %llu",
+                message->size(),
+                static_cast<unsigned long long>(options.config.notifications.message_bytes_max));
+  }
+  ORBITE_ASSIGN_OR_RETURN(posting.outbox_charge,
+                          admission_.outbox_bytes.take(message->size() + kNotificationOverhead));
+  posting.notification.emplace(message->begin(), message->end());
+  return posting;
+}
+
+Result<Outcome> TransferEngine::Impl::post(Handle handle, const PostOptions& post_options) {
+  ORBITE_TRY(check_usable());
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, requests_.find(handle));
+  std::shared_ptr<transfer::Execution> execution;
+  {
+    const std::lock_guard lock(request->mutex);
+    ORBITE_TRY(check_repostable(*request));
+    transfer::Execution::Options launch_options;
+    launch_options.prepared = request->prepared;
+    launch_options.peer = request->prepared->peer;
+    launch_options.route = request->prepared->route;
+    ORBITE_ASSIGN_OR_RETURN(Posting posting, accept_notification(post_options.notification));
+    launch_options.notification = std::move(posting.notification);
+    launch_options.outbox_charge = std::move(posting.outbox_charge);
+    ORBITE_ASSIGN_OR_RETURN(launch_options.loans, take_loans(*request->prepared));
+    ORBITE_ASSIGN_OR_RETURN(launch_options.bytes_charge,
+                            admission_.bytes_in_flight.take(request->prepared->bytes));
+    const std::uint64_t timeout_ns =
+        post_options.timeout_ns != 0
+            ? post_options.timeout_ns
+            : options.config.transfer.default_timeout_ms * base::kMillisecond;
+    launch_options.deadline_ns = timeout_ns == 0 ? 0 : clock.now_ns() + timeout_ns;
+    counters.executions_posted.add();
+    count_route(request->prepared->route.transport);
+    execution = launch(std::move(launch_options));
+    request->execution = execution;
+  }
+  drive(*execution, kPostLimit);
+  return execution->outcome();
+}
+
+/// The only way into the planner. The execution is active before anything of it can complete.
+std::shared_ptr<transfer::Execution> TransferEngine::Impl::launch(
+    transfer::Execution::Options launch_options) {
+  const bool has_deadline = launch_options.deadline_ns != 0;
+  launch_options.on_terminal = [this](transfer::Execution& done) { on_terminal(done); };
+  auto execution = std::make_shared<transfer::Execution>(std::move(launch_options));
+  {
+    const std::lock_guard lock(active_mutex_);
+    active_.emplace(execution.get(), execution);
+    with_deadline_ += has_deadline ? 1 : 0;
+  }
+  auto& flow = static_cast<transfer::Flow&>(*execution->peer().link());
+  planner_.enqueue(flow, execution);
+  planner_.pump(transport_of(*execution), flow);
+  if (has_deadline) {
+    wake_worker();
+  }
+  return execution;
+}
+
+void TransferEngine::Impl::drive(const transfer::Execution& execution, transfer::WorkLimit limit) {
+  if (execution.route().transport == policy::TransportKind::kLocal) {
+    // Relaxed: a hint to the worker that somebody is at it.
+    local_caller_ns_.store(clock.now_ns(), std::memory_order_relaxed);
+  }
+  transport_of(execution).drive(static_cast<transfer::Flow&>(*execution.peer().link()), limit,
+                                transfer::Driver::kCaller);
+  if (!execution.terminal() && ((tcp_ != nullptr && tcp_->needs_worker()) ||
+                                execution.route().transport == policy::TransportKind::kLocal)) {
+    wake_worker();
+  }
+}
+
+Result<Outcome> TransferEngine::Impl::check(Handle handle) {
+  ORBITE_TRY(check_process());
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, requests_.find(handle));
+  std::shared_ptr<transfer::Execution> execution;
+  {
+    const std::lock_guard lock(request->mutex);
+    execution = request->execution;
+  }
+  if (execution == nullptr) {
+    Outcome outcome;
+    outcome.bytes_total = request->prepared->bytes;
+    return outcome;
+  }
+  if (!execution->terminal()) {
+    drive(*execution, kCheckLimit);
+  }
+  return execution->outcome();
+}
+
+Result<Outcome> TransferEngine::Impl::query(Handle handle) const {
+  ORBITE_TRY(check_process());
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, requests_.find(handle));
+  const std::lock_guard lock(request->mutex);
+  if (request->execution == nullptr) {
+    Outcome outcome;
+    outcome.bytes_total = request->prepared->bytes;
+    return outcome;
+  }
+  return request->execution->outcome();
+}
+
+void TransferEngine::Impl::stop_execution(const std::shared_ptr<transfer::Execution>& execution,
+                                          ErrorCode code) {
+  auto& flow = static_cast<transfer::Flow&>(*execution->peer().link());
+  execution->stop(code);
+  planner_.forget(flow, *execution);
+  transport_of(*execution).drop_unposted(flow, *execution);
+}
+
+Result<void> TransferEngine::Impl::cancel(Handle handle) {
+  ORBITE_TRY(check_process());
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, requests_.find(handle));
+  std::shared_ptr<transfer::Execution> execution;
+  {
+    const std::lock_guard lock(request->mutex);
+    execution = request->execution;
+  }
+  if (execution == nullptr) {
+    return fail(ErrorCode::kNotPosted, "nothing to cancel");
+  }
+  if (!execution->terminal()) {
+    stop_execution(execution, ErrorCode::kCanceled);
+  }
+  return {};
+}
+
+Result<void> TransferEngine::Impl::release(Handle handle) {
+  ORBITE_TRY(check_process());
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, requests_.find(handle));
+  {
+    const std::lock_guard lock(request->mutex);
+    if (request->execution != nullptr && !request->execution->terminal()) {
+      return fail(ErrorCode::kActive, "the execution has not retired");
+    }
+  }
+  ORBITE_TRY(requests_.take(handle));
+  return {};
+}
+
+Result<void> TransferEngine::Impl::abandon(Handle handle) {
+  ORBITE_TRY(check_process());
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, requests_.take(handle));
+  const std::lock_guard lock(request->mutex);
+  if (request->execution != nullptr && !request->execution->terminal()) {
+    counters.requests_adopted.add();  // active_ keeps it
+  }
+  return {};
+}
+
+// ---- Notifications
+
+Result<void> TransferEngine::Impl::send_notification(Handle handle,
+                                                     std::span<const std::uint8_t> message) {
+  ORBITE_TRY(check_usable());
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<peer::Peer> peer, peers.find(handle));
+  ORBITE_TRY(peer->check_live());
+  transfer::Execution::Options launch_options;
+  ORBITE_ASSIGN_OR_RETURN(launch_options.route, routes_.choose(peer->is_self(), 0));
+  ORBITE_ASSIGN_OR_RETURN(Posting posting, accept_notification(message));
+  launch_options.peer = peer;
+  launch_options.notification = std::move(posting.notification);
+  launch_options.outbox_charge = std::move(posting.outbox_charge);
+  const auto execution = launch(std::move(launch_options));
+  drive(*execution, kPostLimit);
+  return {};
+}
+
+// ---- Ends of executions
+
+void TransferEngine::Impl::on_terminal(transfer::Execution& execution) {
+  const Outcome outcome = execution.outcome();
+  const bool notified = execution.notification().has_value();
+  switch (outcome.logical) {
+    case Logical::kSuccess:
+      if (notified) {
+        counters.notifications_sent.add();
+      }
+      if (execution.prepared() != nullptr) {
+        counters.executions_succeeded.add();
+        (execution.operation() == Operation::kWrite ? counters.bytes_written : counters.bytes_read)
+            .add(execution.bytes());
+      }
+      break;
+    case Logical::kCanceled:
+      if (execution.prepared() != nullptr) {
+        counters.executions_canceled.add();
+      }
+      break;
+    case Logical::kFailed:
+      if (notified) {
+        counters.notifications_failed.add();
+      }
+      if (execution.prepared() != nullptr) {
+        counters.executions_failed.add();
+      } else {
+        base::log(base::LogLevel::kWarn, "notification to peer '%.64s' not delivered: %s",
+                  execution.peer().name().c_str(),
+                  Error(outcome.code, outcome.native_errno).message().c_str());
+      }
+      break;
+    case Logical::kNone:
+      ORBITE_CHECK(false);
+  }
+  std::shared_ptr<transfer::Execution> last;  // released outside the lock
+  const std::lock_guard lock(active_mutex_);
+  const auto found = active_.find(&execution);
+  ORBITE_CHECK(found != active_.end());
+  last = std::move(found->second);
+  active_.erase(found);
+  with_deadline_ -= execution.deadline_ns() != 0 ? 1 : 0;
+  changed_.notify_all();
+}
+
+std::vector<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::active_executions() const {
+  const std::lock_guard lock(active_mutex_);
+  std::vector<std::shared_ptr<transfer::Execution>> executions;
+  executions.reserve(active_.size());
+  for (const auto& [address, execution] : active_) {
+    executions.push_back(execution);
+  }
+  return executions;
+}
+
+}  // namespace orbite

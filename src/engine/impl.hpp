@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/slot_map.hpp"
+#include "memory/registry.hpp"
+#include "notify/mailbox.hpp"
+#include "orbite/engine.hpp"
+#include "peer/peer.hpp"
+#include "platform/network.hpp"
+#include "platform/system.hpp"
+#include "policy/route_table.hpp"
+#include "telemetry/counters.hpp"
+#include "transfer/admission.hpp"
+#include "transfer/execution.hpp"
+#include "transfer/transport.hpp"
+#include "transport/local/local_transport.hpp"
+#include "transport/tcp/tcp_transport.hpp"
+
+namespace orbite {
+
+/// A prepared transfer and its current execution.
+struct Request {
+  std::shared_ptr<const transfer::Prepared> prepared;
+  std::mutex mutex;
+  std::shared_ptr<transfer::Execution> execution;  ///< under mutex; nullptr before the first post
+};
+
+/// Composes the rooms. One mutex for each kind of state, none of them held while another room is
+/// asked to move bytes.
+class TransferEngine::Impl {
+ public:
+  explicit Impl(EngineOptions options);
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl();
+
+  Result<void> start();
+
+  /// kForked in a child of fork(), kEngineClosing once a close has begun.
+  [[nodiscard]] Result<void> check_usable() const;
+  [[nodiscard]] Result<void> check_process() const;
+
+  // Memory.
+  Result<Handle> register_memory(const MemoryDescriptor& memory);
+  Result<std::vector<std::uint8_t>> export_memory(Handle registration) const;
+
+  // Peers and ranges.
+  Handle self_peer();
+  Result<Handle> import_peer(std::string_view name, std::span<const std::uint8_t> blob);
+  Result<void> connect_peer(Handle peer, std::uint64_t timeout_ns);
+  Result<void> retire_peer(Handle peer);
+  Result<void> confirm_peer_fenced(Handle peer);
+  Result<Handle> import_range(Handle peer, std::span<const std::uint8_t> blob,
+                              std::uint64_t address, std::uint64_t length);
+  Result<Handle> local_range(Handle registration);
+  Result<void> release_range(Handle range);
+
+  // Requests.
+  Result<Handle> prepare(const PrepareOptions& options);
+  Result<Outcome> post(Handle handle, const PostOptions& options);
+  Result<Outcome> check(Handle handle);
+  Result<Outcome> query(Handle handle) const;
+  Result<void> cancel(Handle handle);
+  Result<void> release(Handle handle);
+  Result<void> abandon(Handle handle);
+
+  // Notifications.
+  Result<void> send_notification(Handle peer, std::span<const std::uint8_t> message);
+
+  // Closing.
+  CloseStatus close(std::uint64_t timeout_ns);
+  /// Everything resolved and the worker gone.
+  [[nodiscard]] bool closed() const { return worker_done_.load(std::memory_order_acquire); }
+  /// Ends what peers do with our memory at once; what we do with theirs goes on.
+  void abort_served();
+
+  [[nodiscard]] std::string info_json() const;
+
+  EngineOptions options;
+  platform::SystemNetwork network;
+  platform::SystemClock clock;
+  platform::SystemRandom random;
+  telemetry::Counters counters;
+  memory::Registry registry;
+  peer::SegmentManager peers;
+  peer::RangeTable ranges;
+  notify::Mailbox mailbox;
+  std::vector<std::uint8_t> connection_blob;
+
+ private:
+  struct Posting {
+    std::optional<std::vector<std::uint8_t>> notification;
+    transfer::Charge outbox_charge;
+  };
+
+  Result<void> start_tcp();
+  Result<wire::ConnectionBlob> make_connection_blob() const;
+  Result<std::shared_ptr<peer::Peer>> make_peer(std::string name,
+                                                const wire::ConnectionBlob& connection, bool self);
+  Result<Posting> accept_notification(std::optional<std::span<const std::uint8_t>> message);
+  Result<std::vector<memory::RangeLoan>> take_loans(const transfer::Prepared& prepared);
+  Result<void> check_repostable(const Request& request) const;
+  std::shared_ptr<transfer::Execution> launch(transfer::Execution::Options options);
+  void drive(const transfer::Execution& execution, transfer::WorkLimit limit);
+  void stop_execution(const std::shared_ptr<transfer::Execution>& execution, ErrorCode code);
+  void on_terminal(transfer::Execution& execution);
+  [[nodiscard]] transfer::Transport& transport_of(const transfer::Execution& execution) const {
+    return *planner_.transport(execution.route().transport);
+  }
+  [[nodiscard]] std::vector<std::shared_ptr<transfer::Execution>> active_executions() const;
+
+  void run_worker();
+  base::Nanoseconds work_once(base::Nanoseconds now_ns);
+  void wake_worker() noexcept;
+  void expire_deadlines(base::Nanoseconds now_ns);
+  void close_step();
+  [[nodiscard]] CloseStatus close_status() const;
+
+  const std::uint32_t process_generation_;
+  base::SourceEpoch epoch_;
+  wire::Secret secret_{};
+  base::HostIdentity host_;
+  wire::ConnectionBlob connection_;
+  policy::RouteTable routes_;
+  transfer::Admission admission_;
+  transfer::Planner planner_;
+
+  platform::Socket poller_ = platform::kNoSocket;
+  platform::Socket wakeup_ = platform::kNoSocket;
+  std::unique_ptr<transport::local::LocalTransport> local_;
+  std::unique_ptr<transport::tcp::TcpTransport> tcp_;
+  std::string tcp_unavailable_;
+
+  std::mutex self_mutex_;
+
+  base::SlotMap<Request> requests_;
+
+  // Executions posted and not terminal: what close waits for, and what keeps an abandoned one
+  // alive.
+  mutable std::mutex active_mutex_;
+  std::condition_variable changed_;
+  std::unordered_map<const transfer::Execution*, std::shared_ptr<transfer::Execution>> active_;
+  std::size_t with_deadline_ = 0;
+  ClosePhase phase_ = ClosePhase::kOpen;
+
+  std::atomic<bool> closing_{false};
+  std::atomic<bool> abort_served_{false};
+  std::atomic<bool> stop_worker_{false};
+  std::atomic<bool> worker_done_{false};
+  std::atomic<bool> worker_sleeps_{false};
+  std::atomic<base::Nanoseconds> local_caller_ns_{0};
+  base::Nanoseconds deadlines_checked_ns_ = 0;
+  std::thread worker_;
+};
+
+}  // namespace orbite

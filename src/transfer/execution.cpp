@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transfer/execution.hpp"
+
+#include <algorithm>
+
+#include "base/assert.hpp"
+
+namespace orbite::transfer {
+
+Execution::Execution(Options options)
+    : prepared_(std::move(options.prepared)),
+      peer_(std::move(options.peer)),
+      route_(options.route),
+      deadline_ns_(options.deadline_ns),
+      notification_(std::move(options.notification)),
+      loans_(std::move(options.loans)),
+      bytes_charge_(std::move(options.bytes_charge)),
+      outbox_charge_(std::move(options.outbox_charge)),
+      on_terminal_(std::move(options.on_terminal)) {
+  ORBITE_CHECK(prepared_ != nullptr || notification_.has_value());
+}
+
+Execution::~Execution() { ORBITE_CHECK(outstanding_ == 0); }
+
+bool Execution::has_unplanned() const {
+  const std::lock_guard lock(mutex_);
+  if (stopped() || logical_ != Logical::kNone) {
+    return false;
+  }
+  if (planned_bytes_ < bytes()) {
+    return true;
+  }
+  return notification_.has_value() && !notification_planned_ && outstanding_ == 0;
+}
+
+bool Execution::cut_slice(const SliceLimits& limits, Slice& slice) {
+  const std::vector<Extent>& extents = prepared_->extents;
+  slice.first_extent = static_cast<std::uint32_t>(extent_cursor_);
+  slice.first_skip = skip_cursor_;
+  slice.offset = planned_bytes_;
+  slice.bytes = 0;
+  slice.extent_count = 0;
+  std::uint32_t remotes = 0;
+  std::uint32_t last_remote = UINT32_MAX;
+  while (extent_cursor_ < extents.size() && slice.bytes < limits.bytes_max &&
+         slice.extent_count < limits.extents_max) {
+    const Extent& extent = extents[extent_cursor_];
+    // Counts changes of owner, not owners: never less than the table that a frame needs.
+    if (extent.remote_index != last_remote) {
+      if (remotes == limits.remotes_max) {
+        break;
+      }
+      ++remotes;
+      last_remote = extent.remote_index;
+    }
+    const std::uint64_t left = extent.length - skip_cursor_;
+    const std::uint64_t taken = std::min(left, limits.bytes_max - slice.bytes);
+    slice.bytes += taken;
+    ++slice.extent_count;
+    if (taken < left) {
+      skip_cursor_ += taken;
+      break;
+    }
+    skip_cursor_ = 0;
+    ++extent_cursor_;
+  }
+  planned_bytes_ += slice.bytes;
+  return slice.bytes > 0;
+}
+
+bool Execution::next_slice(const SliceLimits& limits, Slice& slice) {
+  const std::lock_guard lock(mutex_);
+  if (stopped() || logical_ != Logical::kNone) {
+    return false;
+  }
+  slice.carries_notification = false;
+  slice.completed = false;
+  slice.retired = false;
+  if (planned_bytes_ < bytes()) {
+    const bool first = planned_bytes_ == 0;
+    ORBITE_CHECK(cut_slice(limits, slice));
+    // A WRITE of one slice takes its notification along: the target delivers it after the bytes, on
+    // the same lane, and one round trip is saved. A READ cannot: the target does not know when its
+    // bytes have arrived here.
+    if (first && planned_bytes_ == bytes() && operation() == Operation::kWrite &&
+        notification_.has_value()) {
+      slice.carries_notification = true;
+      notification_planned_ = true;
+    }
+  } else if (notification_.has_value() && !notification_planned_ && outstanding_ == 0) {
+    slice.first_extent = 0;
+    slice.extent_count = 0;
+    slice.first_skip = 0;
+    slice.bytes = 0;
+    slice.offset = bytes();
+    slice.carries_notification = true;
+    notification_planned_ = true;
+  } else {
+    return false;
+  }
+  ++outstanding_;
+  slice.execution = shared_from_this();
+  return true;
+}
+
+void Execution::fail_locked(ErrorCode code, std::int32_t native_errno) {
+  if (logical_ != Logical::kNone) {
+    return;
+  }
+  logical_ = code == ErrorCode::kCanceled ? Logical::kCanceled : Logical::kFailed;
+  code_ = code;
+  native_errno_ = native_errno;
+  // Relaxed: see stopped().
+  stopped_.store(true, std::memory_order_relaxed);
+}
+
+void Execution::set_success_if_done_locked() {
+  if (logical_ == Logical::kNone && landed_bytes_ == bytes() &&
+      (!notification_.has_value() || notification_delivered_)) {
+    logical_ = Logical::kSuccess;
+  }
+}
+
+void Execution::complete_slice(Slice& slice, const SliceResult& result) {
+  const std::lock_guard lock(mutex_);
+  ORBITE_CHECK(!slice.completed && slice.execution.get() == this);
+  ORBITE_CHECK(result.prefix_bytes <= slice.bytes);
+  slice.completed = true;
+  landed_bytes_ += result.prefix_bytes;
+  if (result.prefix_bytes < slice.bytes) {
+    first_gap_ = std::min(first_gap_, slice.offset + result.prefix_bytes);
+  }
+  if (slice.carries_notification && result.notification_delivered) {
+    notification_delivered_ = true;
+  }
+  if (result.effect == RemoteEffect::kUnknown) {
+    effect_unknown_ = true;
+  }
+  if (result.code != ErrorCode::kOk) {
+    fail_locked(result.code, result.native_errno);
+  } else {
+    ORBITE_CHECK(result.prefix_bytes == slice.bytes);
+    set_success_if_done_locked();
+  }
+}
+
+bool Execution::retire_slice(RetirementReceipt receipt) {
+  std::unique_lock lock(mutex_);
+  Slice& slice = *receipt.slice();
+  ORBITE_CHECK(slice.completed && !slice.retired && slice.execution.get() == this);
+  ORBITE_CHECK(outstanding_ > 0);
+  slice.retired = true;
+  --outstanding_;
+  const bool notification_due = outstanding_ == 0 && logical_ == Logical::kNone && !stopped() &&
+                                planned_bytes_ == bytes() && notification_.has_value() &&
+                                !notification_planned_;
+  finish_if_done(lock);
+  return notification_due;
+}
+
+void Execution::stop(ErrorCode code) {
+  std::unique_lock lock(mutex_);
+  // Relaxed: see stopped().
+  stopped_.store(true, std::memory_order_relaxed);
+  const bool all_handed_out =
+      planned_bytes_ == bytes() && (!notification_.has_value() || notification_planned_);
+  // A cancel that comes when everything is on its way changes nothing, unless the transport still
+  // drops a slice; that slice then tells.
+  if (code != ErrorCode::kCanceled || !all_handed_out) {
+    fail_locked(code, 0);
+  }
+  finish_if_done(lock);
+}
+
+/// The one place where an execution becomes terminal.
+void Execution::finish_if_done(std::unique_lock<std::mutex>& lock) {
+  if (outstanding_ != 0 || logical_ == Logical::kNone ||
+      terminal_.load(std::memory_order_relaxed)) {
+    return;
+  }
+  loans_.clear();
+  Charge bytes_charge = std::move(bytes_charge_);
+  Charge outbox_charge = std::move(outbox_charge_);
+  std::function<void(Execution&)> on_terminal = std::move(on_terminal_);
+  on_terminal_ = nullptr;
+  bytes_charge = Charge();
+  outbox_charge = Charge();
+  // Release: everything that was done to the buffers and to the outcome happens before. Pairs with
+  // the acquire in terminal().
+  terminal_.store(true, std::memory_order_release);
+  lock.unlock();
+  if (on_terminal) {
+    on_terminal(*this);
+  }
+  lock.lock();
+}
+
+Outcome Execution::outcome_locked() const {
+  Outcome outcome;
+  outcome.logical = logical_;
+  outcome.drain = terminal_.load(std::memory_order_relaxed) ? Drain::kRetired : Drain::kPending;
+  outcome.code = code_;
+  outcome.native_errno = native_errno_;
+  outcome.bytes_total = bytes();
+  outcome.route = policy::transport_name(route_.transport);
+  if (logical_ == Logical::kSuccess) {
+    outcome.bytes_prefix = bytes();
+    outcome.effect = RemoteEffect::kComplete;
+    return outcome;
+  }
+  // Exact once nothing is outstanding; until then slices are in flight on several lanes and only 0
+  // is sure.
+  const std::uint64_t prefix = std::min(first_gap_, planned_bytes_);
+  outcome.bytes_prefix = outstanding_ == 0 ? prefix : 0;
+  if (effect_unknown_ || outstanding_ != 0) {
+    outcome.effect = planned_bytes_ == 0 ? RemoteEffect::kNone : RemoteEffect::kUnknown;
+  } else if (landed_bytes_ == 0) {
+    outcome.effect = RemoteEffect::kNone;
+  } else if (landed_bytes_ == bytes()) {
+    outcome.effect = RemoteEffect::kComplete;
+  } else {
+    // Slices behind the gap landed as well: what is in place is known to us, but is no prefix.
+    outcome.effect = landed_bytes_ == prefix ? RemoteEffect::kPrefix : RemoteEffect::kUnknown;
+  }
+  return outcome;
+}
+
+Outcome Execution::outcome() const {
+  const std::lock_guard lock(mutex_);
+  return outcome_locked();
+}
+
+}  // namespace orbite::transfer

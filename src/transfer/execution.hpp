@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "memory/registry.hpp"
+#include "orbite/transfer.hpp"
+#include "peer/peer.hpp"
+#include "policy/route_table.hpp"
+#include "transfer/admission.hpp"
+#include "transfer/batch.hpp"
+#include "transfer/receipt.hpp"
+
+namespace orbite::transfer {
+
+class Transport;
+class Execution;
+
+/// An immutable, validated request. No bytes move by it and it holds no loans: those are taken anew
+/// by each execution, so a prepared request never keeps a deregistered range from retiring.
+struct Prepared {
+  Operation operation = Operation::kRead;
+  std::shared_ptr<peer::Peer> peer;
+  std::vector<std::shared_ptr<memory::Registration>> locals;
+  std::vector<std::shared_ptr<peer::RemoteRange>> remotes;
+  std::vector<Extent> extents;
+  std::uint64_t bytes = 0;
+  std::uint64_t tasks = 0;
+  policy::Route route;
+  Charge request_charge;
+  Charge descriptor_charge;
+};
+
+/// What a transport reports once for a slice.
+struct SliceResult {
+  ErrorCode code = ErrorCode::kOk;
+  std::int32_t native_errno = 0;
+  /// Leading bytes of the slice known to be in place.
+  std::uint64_t prefix_bytes = 0;
+  /// Of the slice. kUnknown: at least the prefix, perhaps more.
+  RemoteEffect effect = RemoteEffect::kNone;
+  /// The notification that travelled with the slice was delivered.
+  bool notification_delivered = false;
+};
+
+/// The unit that a transport accepts: a run of extents of one execution, or its notification.
+/// Pinned: it stays where it is from its acceptance to its retirement.
+struct Slice {
+  std::shared_ptr<Execution> execution;
+  std::uint32_t first_extent = 0;
+  std::uint32_t extent_count = 0;
+  std::uint64_t first_skip = 0;  ///< bytes of the first extent that belong to the slice before
+  std::uint64_t bytes = 0;       ///< 0 for a notification of its own
+  std::uint64_t offset = 0;      ///< of the slice in the request
+  bool carries_notification = false;
+  Slice* next = nullptr;  ///< for the list that the transport keeps it in
+
+  // Each must happen exactly once, completion first.
+  bool completed = false;
+  bool retired = false;
+};
+
+struct SliceLimits {
+  std::uint64_t bytes_max = 1 << 20;
+  std::uint32_t extents_max = 1024;
+  std::uint32_t remotes_max = 64;  ///< distinct remote ranges
+};
+
+/// One run of a Prepared, or (with prepared == nullptr) one notification on its own.
+///
+/// Logical outcome and physical retirement are separate facts: `fail`/`complete_slice` set the
+/// first, `retire_slice` counts down to the second. It is terminal when both are known; only then
+/// are loans and charges given back, and then the terminal state is published.
+///
+/// Invariants, under mutex_:
+///   outstanding_ = slices handed out by next_slice() and not retired yet
+///   planned_bytes_ = bytes of all slices handed out; only grows, never past the request's bytes,
+///                    so each byte of a WRITE is given to a transport at most once
+///   logical_ is set once; terminal_ is set once, when logical_ is known and outstanding_ == 0 and
+///   nothing more will be handed out
+class Execution : public std::enable_shared_from_this<Execution> {
+ public:
+  struct Options {
+    std::shared_ptr<const Prepared> prepared;
+    std::shared_ptr<peer::Peer> peer;
+    policy::Route route;
+    std::optional<std::vector<std::uint8_t>> notification;
+    base::Nanoseconds deadline_ns = 0;
+    std::vector<memory::RangeLoan> loans;
+    Charge bytes_charge;
+    Charge outbox_charge;
+    /// Called once, after the terminal state is published, with no lock held.
+    std::function<void(Execution&)> on_terminal;
+  };
+  explicit Execution(Options options);
+  Execution(const Execution&) = delete;
+  Execution& operator=(const Execution&) = delete;
+  ~Execution();
+
+  [[nodiscard]] const Prepared* prepared() const noexcept { return prepared_.get(); }
+  [[nodiscard]] const peer::Peer& peer() const noexcept { return *peer_; }
+  [[nodiscard]] const std::shared_ptr<peer::Peer>& shared_peer() const noexcept { return peer_; }
+  [[nodiscard]] const policy::Route& route() const noexcept { return route_; }
+  [[nodiscard]] Operation operation() const noexcept {
+    return prepared_ != nullptr ? prepared_->operation : Operation::kWrite;
+  }
+  [[nodiscard]] std::uint64_t bytes() const noexcept {
+    return prepared_ != nullptr ? prepared_->bytes : 0;
+  }
+  /// Stays valid and unchanged until the execution is terminal.
+  [[nodiscard]] const std::optional<std::vector<std::uint8_t>>& notification() const noexcept {
+    return notification_;
+  }
+  [[nodiscard]] base::Nanoseconds deadline_ns() const noexcept { return deadline_ns_; }
+
+  // For the planner.
+
+  /// Cuts the next slice, in request order, then the notification. False: nothing (more) to hand
+  /// out now. `slice` keeps this execution alive until it is retired.
+  bool next_slice(const SliceLimits& limits, Slice& slice);
+  /// True while next_slice may have something now.
+  [[nodiscard]] bool has_unplanned() const;
+
+  // For transports.
+
+  /// No more of it should be sent; asked before a slice enters the wire.
+  [[nodiscard]] bool stopped() const noexcept {
+    // Relaxed: a wish; missing it once only sends what may be sent.
+    return stopped_.load(std::memory_order_relaxed);
+  }
+  void complete_slice(Slice& slice, const SliceResult& result);
+  /// True when there is more to hand out now (its notification): the caller plans again.
+  [[nodiscard]] bool retire_slice(RetirementReceipt receipt);
+
+  // For callers.
+
+  /// Nothing more is handed out. With nothing outstanding it is terminal at once. `code` is the
+  /// outcome: kCanceled, or why it failed. No effect once the logical outcome is known.
+  void stop(ErrorCode code);
+  [[nodiscard]] Outcome outcome() const;
+  /// Acquire: who sees true sees the final outcome, and may reuse the buffers. Pairs with the
+  /// release in finish_if_done().
+  [[nodiscard]] bool terminal() const noexcept { return terminal_.load(std::memory_order_acquire); }
+
+ private:
+  bool cut_slice(const SliceLimits& limits, Slice& slice);
+  void fail_locked(ErrorCode code, std::int32_t native_errno);
+  void set_success_if_done_locked();
+  void finish_if_done(std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] Outcome outcome_locked() const;
+
+  const std::shared_ptr<const Prepared> prepared_;
+  const std::shared_ptr<peer::Peer> peer_;
+  const policy::Route route_;
+  const base::Nanoseconds deadline_ns_;
+  std::optional<std::vector<std::uint8_t>> notification_;
+
+  mutable std::mutex mutex_;
+  std::vector<memory::RangeLoan> loans_;
+  Charge bytes_charge_;
+  Charge outbox_charge_;
+  std::function<void(Execution&)> on_terminal_;
+  std::size_t extent_cursor_ = 0;
+  std::uint64_t skip_cursor_ = 0;
+  std::uint64_t planned_bytes_ = 0;
+  std::uint64_t landed_bytes_ = 0;  ///< known to be in place, prefixes of failed slices included
+  std::uint64_t first_gap_ = UINT64_MAX;  ///< lowest request offset known not to be in place
+  std::uint32_t outstanding_ = 0;
+  bool notification_planned_ = false;
+  bool notification_delivered_ = false;
+  bool effect_unknown_ = false;
+  Logical logical_ = Logical::kNone;
+  ErrorCode code_ = ErrorCode::kOk;
+  std::int32_t native_errno_ = 0;
+
+  std::atomic<bool> stopped_{false};
+  std::atomic<bool> terminal_{false};
+};
+
+}  // namespace orbite::transfer

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "base/assert.hpp"
+#include "transfer/transport.hpp"
+
+namespace orbite::transfer {
+
+Slice& Planner::acquire_slice() {
+  const std::lock_guard lock(slab_mutex_);
+  if (free_ == nullptr) {
+    slab_.emplace_back();
+    free_ = &slab_.back();
+    free_->next = nullptr;
+  }
+  Slice& slice = *free_;
+  free_ = slice.next;
+  slice.next = nullptr;
+  ++out_;
+  return slice;
+}
+
+void Planner::recycle_slice(Slice& slice) {
+  // Outside the lock: it may be the last owner of the execution.
+  const std::shared_ptr<Execution> execution = std::move(slice.execution);
+  const std::lock_guard lock(slab_mutex_);
+  ORBITE_CHECK(out_ > 0);
+  --out_;
+  slice.next = free_;
+  free_ = &slice;
+}
+
+std::size_t Planner::slices_out() const {
+  const std::lock_guard lock(slab_mutex_);
+  return out_;
+}
+
+void Planner::enqueue(Flow& flow, std::shared_ptr<Execution> execution) {
+  const auto qos = static_cast<std::size_t>(execution->route().qos);
+  const std::lock_guard lock(flow.mutex_);
+  flow.waiting_[qos].push_back(std::move(execution));
+}
+
+void Planner::forget(Flow& flow, const Execution& execution) {
+  const std::lock_guard lock(flow.mutex_);
+  auto& waiting = flow.waiting_[static_cast<std::size_t>(execution.route().qos)];
+  std::erase_if(waiting, [&](const auto& entry) { return entry.get() == &execution; });
+}
+
+bool Planner::waiting(Flow& flow) {
+  const std::lock_guard lock(flow.mutex_);
+  return std::any_of(flow.waiting_.begin(), flow.waiting_.end(),
+                     [](const auto& queue) { return !queue.empty(); });
+}
+
+/// Under flow.mutex_. False when there is nothing to hand out or no room for it.
+bool Planner::hand_out_next(Transport& transport, Flow& flow, std::size_t qos, Slice*& refused) {
+  auto& waiting = flow.waiting_[qos];
+  while (!waiting.empty()) {
+    if (!transport.has_room(flow, static_cast<policy::QosClass>(qos))) {
+      return false;
+    }
+    Slice& slice = acquire_slice();
+    if (!waiting.front()->next_slice(transport.slice_limits(), slice)) {
+      recycle_slice(slice);
+      waiting.pop_front();
+      continue;
+    }
+    if (!waiting.front()->has_unplanned()) {
+      waiting.pop_front();
+    }
+    if (auto accepted = transport.submit(flow, slice); !accepted) {
+      // Reported by the caller, outside the lock.
+      refused = &slice;
+      slice.execution->complete_slice(
+          slice, SliceResult{accepted.error().code(), accepted.error().native_errno(), 0,
+                             RemoteEffect::kNone, false});
+    }
+    return true;
+  }
+  return false;
+}
+
+namespace {
+
+/// A slice that no transport accepted: nothing ever touched its bytes, which is the proof.
+class RefusedPath final : public CompletionPath {
+ public:
+  using CompletionPath::CompletionPath;
+  void retire_refused(Slice& slice) { retire(slice); }
+};
+
+}  // namespace
+
+void Planner::pump(Transport& transport, Flow& flow) {
+  for (std::size_t qos = 0; qos < policy::kQosClasses; ++qos) {
+    bool more = true;
+    while (more) {
+      Slice* refused = nullptr;
+      {
+        const std::lock_guard lock(flow.mutex_);
+        more = hand_out_next(transport, flow, qos, refused);
+      }
+      if (refused != nullptr) {
+        RefusedPath(*this).retire_refused(*refused);
+      }
+    }
+  }
+}
+
+void CompletionPath::retire(Slice& slice) {
+  const std::shared_ptr<Execution> execution = slice.execution;
+  const bool more = execution->retire_slice(RetirementReceipt(RetirementReceipt::Passkey(), slice));
+  planner_.recycle_slice(slice);
+  Transport* const transport = planner_.transport(execution->route().transport);
+  auto* const flow = static_cast<Flow*>(execution->peer().link());
+  if (more) {
+    planner_.enqueue(*flow, execution);
+  }
+  planner_.pump(*transport, *flow);
+}
+
+}  // namespace orbite::transfer

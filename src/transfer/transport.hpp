@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "base/clock.hpp"
+#include "base/result.hpp"
+#include "peer/peer.hpp"
+#include "policy/route_table.hpp"
+#include "transfer/execution.hpp"
+
+namespace orbite::transfer {
+
+class Planner;
+
+/// What one call may do before it returns: no entry of the API runs longer than this allows.
+struct WorkLimit {
+  std::uint64_t bytes_max = 0;
+  std::uint32_t calls_max = 0;
+
+  [[nodiscard]] bool exhausted() const noexcept { return bytes_max == 0 || calls_max == 0; }
+  void spend(std::uint64_t bytes) noexcept {
+    bytes_max -= bytes < bytes_max ? bytes : bytes_max;
+    calls_max -= calls_max > 0 ? 1 : 0;
+  }
+};
+
+/// Who drives: a caller of the API, or the engine's worker.
+enum class Driver : std::uint8_t { kCaller, kWorker };
+
+/// A transport's link to one peer, with the executions whose slices it has not accepted yet.
+class Flow : public peer::Link {
+ private:
+  friend class Planner;
+  std::mutex mutex_;
+  std::array<std::deque<std::shared_ptr<Execution>>, policy::kQosClasses> waiting_;
+};
+
+/// Makes receipts, so only for code that reports completions: every transport derives from it.
+class CompletionPath {
+ public:
+  explicit CompletionPath(Planner& planner) : planner_(planner) {}
+  CompletionPath(const CompletionPath&) = delete;
+  CompletionPath& operator=(const CompletionPath&) = delete;
+
+ protected:
+  ~CompletionPath() = default;
+
+  /// Exactly once for each accepted slice.
+  static void complete(Slice& slice, const SliceResult& result) {
+    slice.execution->complete_slice(slice, result);
+  }
+  /// Exactly once for each accepted slice, not before its completion, by the code that has the
+  /// proof. The slice is gone after it. Must not be called with a lock that submit() takes.
+  void retire(Slice& slice);
+
+  Planner& planner() noexcept { return planner_; }
+
+ private:
+  Planner& planner_;
+};
+
+/// What the planner asks of every transport.
+///
+/// For every slice that submit() accepted, exactly one completion and exactly one retirement, which
+/// may come later. It never retries. Time and randomness are given to it at construction.
+class Transport {
+ public:
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+  virtual ~Transport() = default;
+
+  [[nodiscard]] virtual policy::TransportKind kind() const noexcept = 0;
+
+  /// The link to a peer; the same one for the same epoch while it lives. No traffic.
+  virtual Result<std::shared_ptr<Flow>> open(const peer::Peer& peer) = 0;
+
+  [[nodiscard]] virtual SliceLimits slice_limits() const noexcept = 0;
+  /// Whether submit() would take a slice of that class now.
+  [[nodiscard]] virtual bool has_room(Flow& flow, policy::QosClass qos) = 0;
+  /// Accepts or refuses the slice whole. Never completes or retires it before it returns.
+  virtual Result<void> submit(Flow& flow, Slice& slice) = 0;
+  /// Completes and retires those slices of `execution` of which nothing was sent.
+  virtual void drop_unposted(Flow& flow, const Execution& execution) = 0;
+  /// Moves bytes for that peer, at most `limit`. Never blocks.
+  virtual void drive(Flow& flow, WorkLimit& limit, Driver driver) = 0;
+  /// Waits at most `timeout_ns` until the peer can be reached.
+  virtual Result<void> connect(Flow& flow, base::Nanoseconds timeout_ns) = 0;
+  /// An operator's word that the peer is fenced: everything unproved of it is retired.
+  virtual void confirm_fenced(Flow& flow) = 0;
+  /// Slices accepted and not retired whose proof of retirement is being sought.
+  [[nodiscard]] virtual std::uint64_t unproved(Flow& flow) = 0;
+};
+
+/// Cuts executions into slices and hands them to transports as they have room. One queue for each
+/// peer and class, first come first served.
+class Planner {
+ public:
+  /// Takes its place in the queue; nothing is handed out before pump().
+  void enqueue(Flow& flow, std::shared_ptr<Execution> execution);
+  /// Hands out what the transport has room for.
+  void pump(Transport& transport, Flow& flow);
+  /// Takes a stopped execution out of the queue.
+  void forget(Flow& flow, const Execution& execution);
+  [[nodiscard]] bool waiting(Flow& flow);
+
+  /// Transports by kind, so that a retirement can go on with the flow that it freed room in.
+  void set_transport(policy::TransportKind kind, Transport* transport) {
+    transports_[static_cast<std::size_t>(kind)] = transport;
+  }
+  [[nodiscard]] Transport* transport(policy::TransportKind kind) const noexcept {
+    return transports_[static_cast<std::size_t>(kind)];
+  }
+
+  Slice& acquire_slice();
+  void recycle_slice(Slice& slice);
+  /// Slices handed out and not retired.
+  [[nodiscard]] std::size_t slices_out() const;
+
+ private:
+  bool hand_out_next(Transport& transport, Flow& flow, std::size_t qos, Slice*& refused);
+
+  std::array<Transport*, policy::kTransportKinds> transports_{};
+
+  // The slab. Its size is bounded by what all flows have room for.
+  mutable std::mutex slab_mutex_;
+  std::deque<Slice> slab_;
+  Slice* free_ = nullptr;
+  std::size_t out_ = 0;
+};
+
+}  // namespace orbite::transfer

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "transfer/transport.hpp"
+#include "wire/metadata.hpp"
+
+namespace orbite::transport::local {
+
+/// Transfers of an engine to itself: a copy within the process, in bounded steps, by whoever
+/// drives. A copy that has returned is its own proof of retirement.
+class LocalTransport final : public transfer::Transport, private transfer::CompletionPath {
+ public:
+  /// Takes a notification to ourselves.
+  using Deliver = std::function<Result<void>(std::span<const std::uint8_t> message)>;
+  LocalTransport(transfer::Planner& planner, std::uint64_t slice_bytes, Deliver deliver)
+      : CompletionPath(planner), slice_bytes_(slice_bytes), deliver_(std::move(deliver)) {}
+
+  [[nodiscard]] policy::TransportKind kind() const noexcept override {
+    return policy::TransportKind::kLocal;
+  }
+  Result<std::shared_ptr<transfer::Flow>> open(const peer::Peer& peer) override;
+  [[nodiscard]] transfer::SliceLimits slice_limits() const noexcept override;
+  [[nodiscard]] bool has_room(transfer::Flow& flow, policy::QosClass qos) override;
+  Result<void> submit(transfer::Flow& flow, transfer::Slice& slice) override;
+  void drop_unposted(transfer::Flow& flow, const transfer::Execution& execution) override;
+  void drive(transfer::Flow& flow, transfer::WorkLimit& limit, transfer::Driver driver) override;
+  Result<void> connect(transfer::Flow& /*flow*/, base::Nanoseconds /*timeout_ns*/) override {
+    return {};
+  }
+  void confirm_fenced(transfer::Flow& /*flow*/) override {}
+  [[nodiscard]] std::uint64_t unproved(transfer::Flow& /*flow*/) override { return 0; }
+
+  /// Slices wait and no caller is at them.
+  [[nodiscard]] bool busy();
+  [[nodiscard]] transfer::Flow* flow() const noexcept { return flow_.get(); }
+
+ private:
+  class LocalFlow final : public transfer::Flow {};
+
+  transfer::Slice* take_next();
+  void copy(transfer::Slice& slice);
+
+  const std::uint64_t slice_bytes_;
+  const Deliver deliver_;
+  const std::shared_ptr<LocalFlow> flow_ = std::make_shared<LocalFlow>();
+  std::mutex mutex_;
+  std::array<std::deque<transfer::Slice*>, policy::kQosClasses> queue_;
+};
+
+}  // namespace orbite::transport::local

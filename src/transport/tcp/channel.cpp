@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp/channel.hpp"
+
+#include <chrono>
+
+#include "transport/tcp/lane.hpp"
+
+namespace orbite::transport::tcp {
+namespace {
+
+/// Slices that wait for a lane, beyond what the lanes themselves hold.
+constexpr std::uint32_t kPendingSlicesMax = 256;
+
+}  // namespace
+
+void SliceQueue::push_back(transfer::Slice& slice) noexcept {
+  slice.next = nullptr;
+  if (tail_ == nullptr) {
+    head_ = &slice;
+  } else {
+    tail_->next = &slice;
+  }
+  tail_ = &slice;
+  bytes_ += slice.bytes;
+  ++count_;
+}
+
+transfer::Slice* SliceQueue::pop_front() noexcept {
+  transfer::Slice* const slice = head_;
+  if (slice == nullptr) {
+    return nullptr;
+  }
+  head_ = slice->next;
+  if (head_ == nullptr) {
+    tail_ = nullptr;
+  }
+  slice->next = nullptr;
+  bytes_ -= slice->bytes;
+  --count_;
+  return slice;
+}
+
+Channel::Channel(Environment& environment, transfer::Planner& planner, LaneDirectory& directory,
+                 const std::string& peer_name, const wire::ConnectionBlob& connection)
+    : environment_(environment), peer_name_(peer_name), connection_(connection) {
+  // Who shares our kernel's boot and network namespace is reached over loopback and never over an
+  // interface.
+  if (connection.loopback_reachable && connection.host == environment.host) {
+    addresses_.push_back(platform::SocketAddress::loopback(4, connection.port));
+    addresses_.push_back(platform::SocketAddress::loopback(6, connection.port));
+  } else {
+    for (const wire::Address& address : connection.addresses) {
+      addresses_.push_back(
+          platform::SocketAddress::from_bytes(address.family, address.bytes, connection.port));
+    }
+  }
+  const auto add_lane = [&](wire::LaneClass lane_class) {
+    lanes_.push_back(std::make_unique<Lane>(environment, planner, directory, *this, lane_class));
+  };
+  add_lane(wire::LaneClass::kLatency);
+  for (std::uint64_t i = 0; i < environment.config.tcp.bulk_lanes_per_peer; ++i) {
+    add_lane(wire::LaneClass::kBulk);
+  }
+  add_lane(wire::LaneClass::kControl);
+}
+
+Channel::~Channel() = default;
+
+bool Channel::has_room(policy::QosClass qos) {
+  const std::lock_guard lock(mutex_);
+  const SliceQueue& queue = pending_[static_cast<std::size_t>(qos)];
+  // A lane takes its own share; here only enough waits that no lane ever runs dry.
+  return queue.count() < kPendingSlicesMax &&
+         queue.bytes() < environment_.config.tcp.lane_bytes_in_flight_max;
+}
+
+void Channel::push(transfer::Slice& slice) {
+  const std::lock_guard lock(mutex_);
+  pending_[static_cast<std::size_t>(slice.execution->route().qos)].push_back(slice);
+}
+
+transfer::Slice* Channel::pull(policy::QosClass qos, std::uint64_t bytes_max) {
+  const std::lock_guard lock(mutex_);
+  SliceQueue& queue = pending_[static_cast<std::size_t>(qos)];
+  if (queue.front() == nullptr || queue.front()->bytes > bytes_max) {
+    return nullptr;
+  }
+  return queue.pop_front();
+}
+
+bool Channel::has_pending(policy::QosClass qos) {
+  const std::lock_guard lock(mutex_);
+  return pending_[static_cast<std::size_t>(qos)].front() != nullptr;
+}
+
+transfer::Slice* Channel::extract_pending_of(const transfer::Execution& execution) {
+  const std::lock_guard lock(mutex_);
+  return pending_[static_cast<std::size_t>(execution.route().qos)].extract(
+      [&](const transfer::Slice& slice) { return slice.execution.get() == &execution; });
+}
+
+transfer::Slice* Channel::extract_all_pending(policy::QosClass qos) {
+  const std::lock_guard lock(mutex_);
+  return pending_[static_cast<std::size_t>(qos)].extract(
+      [](const transfer::Slice&) { return true; });
+}
+
+void Channel::drive(transfer::WorkLimit& limit, transfer::Driver driver) {
+  if (driver == transfer::Driver::kCaller) {
+    see_caller(environment_.clock.now_ns());
+  }
+  // The latency lane first, and again at the end: a notification may have become due.
+  for (const auto& lane : lanes_) {
+    if (lane->busy() ||
+        (lane->lane_class() != wire::LaneClass::kControl &&
+         has_pending(lane->lane_class() == wire::LaneClass::kBulk ? policy::QosClass::kBulk
+                                                                  : policy::QosClass::kLatency))) {
+      lane->drive(limit, driver);
+    }
+  }
+  if (has_pending(policy::QosClass::kLatency)) {
+    transfer::WorkLimit small{1 << 16, 4};
+    lanes_.front()->drive(small, driver);
+  }
+}
+
+Result<void> Channel::wait_connected(base::Nanoseconds timeout_ns) {
+  std::unique_lock lock(connect_mutex_);
+  const std::uint64_t seen = connect_reports_;
+  const auto reported = [&] { return lanes_.front()->ready() || connect_reports_ != seen; };
+  const bool in_time =
+      connect_changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), reported);
+  if (lanes_.front()->ready()) {
+    return {};
+  }
+  if (in_time && connect_error_.has_value()) {
+    return fail(*connect_error_);
+  }
+  return fail(ErrorCode::kPeerUnreachable, "no connection to peer '%.64s' within %llu ms",
+              peer_name_.c_str(), static_cast<unsigned long long>(timeout_ns / base::kMillisecond));
+}
+
+void Channel::report_connected() {
+  const std::lock_guard lock(connect_mutex_);
+  ++connect_reports_;
+  connect_error_.reset();
+  connect_changed_.notify_all();
+}
+
+void Channel::report_unreachable(const Error& error) {
+  const std::lock_guard lock(connect_mutex_);
+  ++connect_reports_;
+  connect_error_ = error;
+  connect_changed_.notify_all();
+}
+
+void Channel::confirm_fenced() {
+  for (const auto& lane : lanes_) {
+    lane->end_by_decree();
+  }
+}
+
+std::uint64_t Channel::unproved() const {
+  std::uint64_t count = 0;
+  for (const auto& lane : lanes_) {
+    count += lane->unproved_count();
+  }
+  return count;
+}
+
+std::uint32_t Channel::sockets() const {
+  std::uint32_t count = 0;
+  for (const auto& lane : lanes_) {
+    count += lane->has_socket() ? 1 : 0;
+  }
+  return count;
+}
+
+bool Channel::busy() {
+  for (const auto& lane : lanes_) {
+    if (lane->busy()) {
+      return true;
+    }
+  }
+  return connection_wanted() || has_pending(policy::QosClass::kLatency) ||
+         has_pending(policy::QosClass::kBulk);
+}
+
+}  // namespace orbite::transport::tcp

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "transfer/transport.hpp"
+#include "transport/tcp/environment.hpp"
+#include "wire/metadata.hpp"
+
+namespace orbite::transport::tcp {
+
+class Lane;
+class LaneDirectory;
+
+/// Slices accepted and not yet on a lane, first come first served. Linked through Slice::next.
+class SliceQueue {
+ public:
+  void push_back(transfer::Slice& slice) noexcept;
+  [[nodiscard]] transfer::Slice* front() const noexcept { return head_; }
+  transfer::Slice* pop_front() noexcept;
+  /// Unlinks every slice that `matches` and links them into the list that is returned.
+  template <typename Predicate>
+  transfer::Slice* extract(Predicate matches) noexcept;
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
+
+ private:
+  transfer::Slice* head_ = nullptr;
+  transfer::Slice* tail_ = nullptr;
+  std::uint64_t bytes_ = 0;
+  std::uint32_t count_ = 0;
+};
+
+/// Our lanes to one peer epoch: one for latency work, some for bulk, one for control (drains), each
+/// connected when it is first needed and closed when it has been idle.
+class Channel final : public transfer::Flow {
+ public:
+  Channel(Environment& environment, transfer::Planner& planner, LaneDirectory& directory,
+          const std::string& peer_name, const wire::ConnectionBlob& connection);
+  ~Channel() override;
+
+  // What the lanes need to know of the peer.
+  [[nodiscard]] const std::string& peer_name() const noexcept { return peer_name_; }
+  [[nodiscard]] const wire::ConnectionBlob& connection() const noexcept { return connection_; }
+  /// In the order in which they are tried.
+  [[nodiscard]] const std::vector<platform::SocketAddress>& addresses() const noexcept {
+    return addresses_;
+  }
+
+  // Pending slices.
+  [[nodiscard]] bool has_room(policy::QosClass qos);
+  void push(transfer::Slice& slice);
+  /// The next slice for a lane of that class whose size is at most `bytes_max`, or nullptr.
+  transfer::Slice* pull(policy::QosClass qos, std::uint64_t bytes_max);
+  [[nodiscard]] bool has_pending(policy::QosClass qos);
+  transfer::Slice* extract_pending_of(const transfer::Execution& execution);
+  transfer::Slice* extract_all_pending(policy::QosClass qos);
+
+  [[nodiscard]] const std::vector<std::unique_ptr<Lane>>& lanes() const noexcept { return lanes_; }
+  [[nodiscard]] Lane& control_lane() const noexcept { return *lanes_.back(); }
+
+  /// Drives each lane that has something to do. A caller takes the lanes over from the worker.
+  void drive(transfer::WorkLimit& limit, transfer::Driver driver);
+  void confirm_fenced();
+  [[nodiscard]] std::uint64_t unproved() const;
+  [[nodiscard]] std::uint32_t sockets() const;
+  /// Something is queued, in flight, connecting or unproved.
+  [[nodiscard]] bool busy();
+
+  /// Waits at most `timeout_ns` for a lane, made by the worker, to be ready.
+  Result<void> wait_connected(base::Nanoseconds timeout_ns);
+  void want_connection() noexcept { waiters_.fetch_add(1, std::memory_order_relaxed); }
+  void unwant_connection() noexcept { waiters_.fetch_sub(1, std::memory_order_relaxed); }
+  /// Somebody waits: the latency lane connects although nothing is queued.
+  [[nodiscard]] bool connection_wanted() const noexcept {
+    return waiters_.load(std::memory_order_relaxed) > 0;
+  }
+  /// A lane became ready, or gave up with `error`.
+  void report_connected();
+  void report_unreachable(const Error& error);
+
+  // Written by callers that drive, read by the worker to leave the lanes to them. Relaxed: a hint.
+  [[nodiscard]] base::Nanoseconds caller_seen_ns() const noexcept {
+    return caller_seen_ns_.load(std::memory_order_relaxed);
+  }
+  void see_caller(base::Nanoseconds now_ns) noexcept {
+    caller_seen_ns_.store(now_ns, std::memory_order_relaxed);
+  }
+
+  // On the worker's list of channels to look after; guarded by the list's mutex.
+  bool listed = false;
+
+ private:
+  Environment& environment_;
+  const std::string peer_name_;
+  const wire::ConnectionBlob connection_;
+  std::vector<platform::SocketAddress> addresses_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::atomic<base::Nanoseconds> caller_seen_ns_{0};
+
+  std::mutex mutex_;
+  std::array<SliceQueue, policy::kQosClasses> pending_;
+
+  std::atomic<std::uint32_t> waiters_{0};  ///< relaxed: the worker's next look sees it
+  std::mutex connect_mutex_;
+  std::condition_variable connect_changed_;
+  std::uint64_t connect_reports_ = 0;
+  std::optional<Error> connect_error_;
+};
+
+template <typename Predicate>
+transfer::Slice* SliceQueue::extract(Predicate matches) noexcept {
+  transfer::Slice* taken = nullptr;
+  SliceQueue kept;
+  while (transfer::Slice* const slice = pop_front()) {
+    if (matches(*slice)) {
+      slice->next = taken;
+      taken = slice;
+    } else {
+      kept.push_back(*slice);
+    }
+  }
+  *this = kept;
+  return taken;
+}
+
+}  // namespace orbite::transport::tcp

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "base/clock.hpp"
+#include "base/ids.hpp"
+#include "base/random.hpp"
+#include "memory/registry.hpp"
+#include "orbite/config.hpp"
+#include "platform/network.hpp"
+#include "telemetry/counters.hpp"
+#include "wire/envelope.hpp"
+#include "wire/handshake.hpp"
+
+namespace orbite::transport::tcp {
+
+/// Everything that the transport is given. All of it outlives the transport.
+struct Environment {
+  platform::Network& network;
+  const base::Clock& clock;
+  base::RandomSource& random;  ///< safe from any thread
+  memory::Registry& registry;
+  telemetry::Counters& counters;
+  const Config& config;
+  std::string name;  ///< of this engine, as peers see it
+  base::SourceEpoch epoch;
+  wire::Secret secret{};
+  base::HostIdentity host;
+  platform::Socket poller = platform::kNoSocket;
+  /// Takes a notification from a peer that has passed the handshake.
+  std::function<Result<void>(const wire::Envelope&)> deliver;
+};
+
+/// What the token of a poll event names: the kind in the top byte, an id below. Ids are never
+/// reused, so an event for something that is gone finds nothing.
+inline constexpr std::uint64_t kTokenListener = 1ULL << 56;
+inline constexpr std::uint64_t kTokenServed = 2ULL << 56;
+inline constexpr std::uint64_t kTokenLane = 3ULL << 56;
+inline constexpr std::uint64_t kTokenKindMask = 0xFFULL << 56;
+
+/// One send or receive moves at most this much, so that no lane is served for long at a time.
+inline constexpr std::size_t kCallBytesMax = std::size_t{1} << 20;
+
+}  // namespace orbite::transport::tcp

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "transfer/transport.hpp"
+#include "transport/tcp/channel.hpp"
+#include "transport/tcp/environment.hpp"
+#include "transport/tcp/io_cursor.hpp"
+#include "wire/frame.hpp"
+#include "wire/handshake.hpp"
+
+namespace orbite::transport::tcp {
+
+/// Finds the lane that a poll event is for. An entry keeps the lane's channel alive while an event
+/// is handled.
+class LaneDirectory {
+ public:
+  /// A fresh id for a connection of `lane`; events carry it in their token, drains name it.
+  std::uint64_t enter(Lane& lane, std::weak_ptr<transfer::Flow> channel);
+  void leave(std::uint64_t lane_id);
+  /// nullptr when it is gone. `keep_alive` must outlive the use of the lane.
+  Lane* find(std::uint64_t lane_id, std::shared_ptr<transfer::Flow>& keep_alive);
+
+ private:
+  struct Entry {
+    Lane* lane;
+    std::weak_ptr<transfer::Flow> channel;
+  };
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, Entry> entries_;
+  std::uint64_t next_id_ = 1;
+};
+
+/// One connection of ours to a peer, with pipelined frames out and responses in, in order.
+///
+///   Closed ──work──▶ Connecting ──▶ Hello ──▶ Ready ──idle──▶ Closed
+///                        │            │         │ FIN or RST from the peer: proof; frames fail
+///                        ▼            ▼         ▼          and retire
+///                      Closed       Closed    Closed
+///   Ready ──silence──▶ Silent: its executions have failed, nothing more is sent; a response still
+///                      completes its frame; Closed by the peer's FIN or RST, or its Drained answer
+///   Ready or Silent ──local error (no word from the peer)──▶ Lost: as Silent, without a socket
+///
+/// Whoever holds the drive mutex owns all of it; nobody waits for that mutex but the worker.
+class Lane final : private transfer::CompletionPath {
+ public:
+  Lane(Environment& environment, transfer::Planner& planner, LaneDirectory& directory,
+       Channel& channel, wire::LaneClass lane_class);
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+  ~Lane();
+
+  [[nodiscard]] wire::LaneClass lane_class() const noexcept { return class_; }
+
+  /// One bounded step, if nobody else is at it. A caller's step takes the lane off the poller.
+  void drive(transfer::WorkLimit& limit, transfer::Driver driver);
+  /// The worker's look: an event, or its regular tick. Waits for the mutex (a step is bounded).
+  void on_event(transfer::WorkLimit& limit);
+  void on_tick(base::Nanoseconds now_ns, bool caller_is_active);
+
+  /// Retires what is unproved: the peer answered a drain of that connection, or is fenced.
+  void end_by_proof(std::uint64_t lane_id);
+  void end_by_decree();
+  /// Closes the socket at the end of the transport; what is unproved stays so.
+  void shut();
+
+  // For lanes of class control.
+  /// Connects, and asks for each lane of the channel that is unproved.
+  void want_drains();
+
+  // Hints for others than the owner. Relaxed: each is looked at on its own.
+  [[nodiscard]] bool has_socket() const noexcept {
+    return has_socket_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool ready() const noexcept { return ready_.load(std::memory_order_relaxed); }
+  /// Frames in flight or unproved, or a connection being made.
+  [[nodiscard]] bool busy() const noexcept { return busy_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t unproved_count() const noexcept {
+    return unproved_.load(std::memory_order_relaxed);
+  }
+  /// The connection whose drain would prove something, or 0.
+  [[nodiscard]] std::uint64_t unproved_lane_id() const noexcept {
+    return unproved_count() > 0 ? shown_lane_id_.load(std::memory_order_relaxed) : 0;
+  }
+
+  void set_channel_reference(std::weak_ptr<transfer::Flow> self) {
+    channel_self_ = std::move(self);
+  }
+
+ private:
+  enum class State : std::uint8_t { kClosed, kConnecting, kHello, kReady, kSilent, kLost };
+  enum class FrameKind : std::uint8_t { kWrite, kRead, kNotify, kDrain };
+
+  struct Frame {
+    std::uint64_t id = 0;
+    transfer::Slice* slice = nullptr;  ///< nullptr: a drain
+    std::uint64_t drained_lane_id = 0;
+    FrameKind kind = FrameKind::kWrite;
+    bool completed = false;  ///< reported to its execution, retirement still open
+  };
+
+  // All below: under drive_mutex_.
+  void step(transfer::WorkLimit& limit);
+  bool start_connect();
+  void finish_connect();
+  void connect_failed(ErrorCode code, int native_errno, const char* what);
+  bool send_hello();
+  bool receive_hello();
+  void become_ready();
+
+  bool send_some(transfer::WorkLimit& limit);
+  bool build_next_frame();
+  void build_payload_frame(transfer::Slice& slice);
+  void build_drain_frame(std::uint64_t lane_id);
+  void drop_stopped(transfer::Slice& slice);
+
+  bool receive_some(transfer::WorkLimit& limit);
+  bool handle_responses();
+  bool begin_response(const wire::ResponseHeader& header);
+  bool finish_front(const wire::ResponseHeader& header);
+  void add_local_parts(const transfer::Slice& slice, IoCursor& cursor) const;
+
+  /// The peer ended this connection: everything in flight fails and is retired.
+  void peer_ended(ErrorCode code, int native_errno, const char* what);
+  /// We ended it, or lost it, without a word from the peer.
+  void lost(ErrorCode code, int native_errno, const char* what);
+  void complete_all(ErrorCode code, int native_errno);
+  void retire_all();
+  [[nodiscard]] transfer::SliceResult failure_of(const Frame& frame, bool is_front, ErrorCode code,
+                                                 int native_errno) const;
+  void reset_io();
+  void close_socket();
+  void fail_pending_if_alone(ErrorCode code, int native_errno);
+  void update_interest();
+  void publish();
+  void check_timers(base::Nanoseconds now_ns);
+  void log_end(const char* what, ErrorCode code, int native_errno) const;
+  [[nodiscard]] bool wants_connection();
+  [[nodiscard]] policy::QosClass qos() const noexcept {
+    return class_ == wire::LaneClass::kBulk ? policy::QosClass::kBulk : policy::QosClass::kLatency;
+  }
+
+  Environment& environment_;
+  LaneDirectory& directory_;
+  Channel& channel_;
+  const wire::LaneClass class_;
+  std::weak_ptr<transfer::Flow> channel_self_;
+
+  std::mutex drive_mutex_;
+  State state_ = State::kClosed;
+  platform::Socket socket_ = platform::kNoSocket;
+  std::uint64_t lane_id_ = 0;  ///< of the current (or last, unproved) connection
+  std::size_t address_index_ = 0;
+  base::Nanoseconds state_since_ns_ = 0;
+  base::Nanoseconds progress_ns_ = 0;  ///< when bytes last moved or the lane last became busy
+  base::Nanoseconds retry_after_ns_ = 0;
+  bool armed_ = false;  ///< the worker wants events
+  bool send_blocked_ = false;
+  std::uint32_t interest_ = 0;  ///< as the poller has it
+
+  wire::ClientHello hello_{};
+  std::vector<std::uint8_t> head_;  ///< header, table and extents of the frame being sent
+  std::vector<std::uint8_t> trailer_;
+  IoCursor send_;
+  std::uint64_t send_payload_bytes_ = 0;
+  std::uint64_t send_trailer_bytes_ = 0;
+  std::deque<Frame> in_flight_;  ///< in the order sent; the last may be partly sent
+  std::uint64_t in_flight_bytes_ = 0;
+  std::uint64_t next_frame_id_ = 1;
+
+  ReceiveBuffer received_;
+  bool in_response_ = false;  ///< payload of the front frame is arriving
+  wire::ResponseHeader response_{};
+  IoCursor receive_;
+  std::vector<iovec> scratch_;
+  std::vector<wire::RegistrationRef> table_scratch_;
+  std::vector<wire::WireExtent> extent_scratch_;
+  bool drains_wanted_ = false;
+
+  // Set by who found the mutex taken, looked at by the holder after it let go: one of the two sees
+  // the other, so both sides are sequentially consistent.
+  std::atomic<bool> kicked_{false};
+  std::atomic<bool> has_socket_{false};
+  std::atomic<bool> ready_{false};
+  std::atomic<bool> busy_{false};
+  std::atomic<std::uint64_t> unproved_{0};
+  std::atomic<std::uint64_t> shown_lane_id_{0};
+};
+
+}  // namespace orbite::transport::tcp

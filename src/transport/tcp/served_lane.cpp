@@ -1,0 +1,546 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp/served_lane.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/assert.hpp"
+#include "base/log.hpp"
+
+namespace orbite::transport::tcp {
+namespace {
+
+/// Holds the largest tables of a frame, so that they are parsed in place.
+constexpr std::size_t kReceiveBufferBytes = 32 * 1024;
+constexpr std::size_t kPartsPerCall = 1024;
+/// Responses are sent when this much waits, or when no more requests are buffered.
+constexpr std::size_t kResponsesBytesMax = 4096;
+
+std::array<std::uint8_t, 64 * 1024>& sink_storage() {
+  thread_local std::array<std::uint8_t, 64 * 1024> storage;
+  return storage;
+}
+
+}  // namespace
+
+ServedLane::ServedLane(Environment& environment, const Callbacks& callbacks,
+                       platform::Socket socket, std::uint64_t id, std::string address)
+    : environment_(environment),
+      callbacks_(callbacks),
+      socket_(socket),
+      id_(id),
+      address_(std::move(address)),
+      since_ns_(environment.clock.now_ns()),
+      progress_ns_(since_ns_),
+      interest_(platform::kPollIn),
+      received_(kReceiveBufferBytes) {}
+
+ServedLane::~ServedLane() {
+  if (socket_ != platform::kNoSocket) {
+    end(End::kClosedByUs, "closed");
+  }
+}
+
+wire::FrameLimits ServedLane::limits() const {
+  wire::FrameLimits limits;
+  limits.trailer_bytes_max =
+      static_cast<std::uint32_t>(environment_.config.notifications.message_bytes_max +
+                                 wire::kEnvelopeHeadBytes + wire::kEnvelopeNameBytesMax);
+  return limits;
+}
+
+std::string ServedLane::peer_text() const {
+  return "'" + std::string(hello_.name, std::min<std::size_t>(hello_.name_bytes, 64)) + "' at " +
+         address_;
+}
+
+/// Stops receiving first, then gives the loans back: the order is what makes a peer's FIN proof.
+void ServedLane::end(End reason, const char* what) {
+  if (state_ == State::kEnded) {
+    return;
+  }
+  if (reason == End::kRejected || reason == End::kViolation || reason == End::kTimedOut) {
+    base::log(base::LogLevel::kInfo, "connection from %s ended: %s", peer_text().c_str(), what);
+  }
+  environment_.network.poller_remove(environment_.poller, socket_);
+  environment_.network.close(socket_);
+  socket_ = platform::kNoSocket;
+  state_ = State::kEnded;
+  end_reason_ = reason;
+  payload_.clear();
+  send_.clear();
+  read_payload_.clear();
+  loans_.clear();
+  waiting_read_loans_.clear();
+  read_loans_.clear();
+}
+
+void ServedLane::violation(const Error& error) {
+  environment_.counters.protocol_violations.add();
+  end(End::kViolation, error.message().c_str());
+}
+
+void ServedLane::on_event(std::uint32_t /*events*/, transfer::WorkLimit& limit) {
+  while (!ended()) {
+    // All that is buffered is served before more is taken in: the poller knows nothing of it.
+    if (!serve_buffered(limit) || limit.exhausted() || !receive_some(limit)) {
+      break;
+    }
+  }
+  update_interest();
+}
+
+/// True when everything buffered is served and everything owed is sent.
+bool ServedLane::serve_buffered(transfer::WorkLimit& limit) {
+  do {
+    const bool owes_much = responses_.size() >= kResponsesBytesMax || !read_payload_.done();
+    if (owes_much && !flush(limit)) {
+      return false;
+    }
+  } while (parse());
+  return flush(limit);
+}
+
+/// True when everything owed is sent.
+bool ServedLane::flush(transfer::WorkLimit& limit) {
+  while (!ended()) {
+    if (send_.done()) {
+      read_loans_.clear();
+      if (responses_.empty()) {
+        return true;
+      }
+      sending_.swap(responses_);
+      responses_.clear();
+      send_.clear();
+      send_.add(sending_.data(), sending_.size());
+      send_.append(read_payload_);
+      read_payload_.clear();
+      read_loans_.swap(waiting_read_loans_);
+    }
+    const auto parts = send_.next(kCallBytesMax, scratch_, kPartsPerCall);
+    const platform::IoResult result = environment_.network.send(socket_, parts);
+    switch (result.kind) {
+      case platform::IoResult::Kind::kBytes:
+        send_.advance(result.bytes);
+        limit.spend(result.bytes);
+        progress_ns_ = environment_.clock.now_ns();
+        break;
+      case platform::IoResult::Kind::kWouldBlock:
+        return false;
+      case platform::IoResult::Kind::kEnded:
+      case platform::IoResult::Kind::kFailed:
+        end(End::kFailed, "send failed");
+        return false;
+    }
+    if (!send_.done() && limit.exhausted()) {
+      return false;
+    }
+  }
+  return false;
+}
+
+/// True when bytes arrived.
+bool ServedLane::receive_some(transfer::WorkLimit& limit) {
+  std::size_t payload_bytes = 0;
+  scratch_.clear();
+  if (phase_ == Phase::kPayload) {
+    for (const iovec& part : payload_.next(kCallBytesMax, scratch_, kPartsPerCall - 1)) {
+      payload_bytes += part.iov_len;
+    }
+  } else if (phase_ == Phase::kSink && sink_left_ > 0) {
+    payload_bytes = std::min<std::uint64_t>(sink_left_, sink_storage().size());
+    scratch_.push_back(iovec{sink_storage().data(), payload_bytes});
+  } else if (phase_ == Phase::kTrailer) {
+    payload_bytes = trailer_.size() - trailer_filled_;
+    scratch_.push_back(iovec{trailer_.data() + trailer_filled_, payload_bytes});
+  }
+  scratch_.push_back(received_.tail());
+  const platform::IoResult result = environment_.network.receive(socket_, scratch_);
+  switch (result.kind) {
+    case platform::IoResult::Kind::kWouldBlock:
+      return false;
+    case platform::IoResult::Kind::kEnded:
+      end(state_ == State::kReady ? End::kPeerClosed : End::kRejected,
+          "the peer closed the connection");
+      return false;
+    case platform::IoResult::Kind::kFailed:
+      end(state_ == State::kReady ? End::kFailed : End::kRejected, "receive failed");
+      return false;
+    case platform::IoResult::Kind::kBytes:
+      break;
+  }
+  limit.spend(result.bytes);
+  progress_ns_ = environment_.clock.now_ns();
+  const std::size_t direct = std::min(result.bytes, payload_bytes);
+  if (phase_ == Phase::kPayload) {
+    payload_.advance(direct);
+  } else if (phase_ == Phase::kSink) {
+    sink_left_ -= direct;
+  } else if (phase_ == Phase::kTrailer) {
+    trailer_filled_ += direct;
+  }
+  received_.grown(result.bytes - direct);
+  return true;
+}
+
+bool ServedLane::parse() {
+  switch (state_) {
+    case State::kHello:
+      return parse_hello();
+    case State::kProof:
+      return parse_proof();
+    case State::kEnded:
+      return false;
+    case State::kReady:
+      break;
+  }
+  switch (phase_) {
+    case Phase::kHeader:
+      return parse_header();
+    case Phase::kTables:
+      return parse_tables();
+    case Phase::kPayload:
+      return parse_payload();
+    case Phase::kSink:
+      return parse_sink();
+    case Phase::kTrailer:
+      return parse_trailer();
+  }
+  return false;
+}
+
+// ---- Handshake
+
+bool ServedLane::parse_hello() {
+  if (!received_.take(hello_)) {
+    return false;
+  }
+  server_hello_ = wire::ServerHello{};
+  ErrorCode status = ErrorCode::kOk;
+  if (auto valid = wire::check_client_hello(hello_); !valid) {
+    status = valid.error().code();
+    if (status != ErrorCode::kIncompatible) {
+      end(End::kRejected, valid.error().message().c_str());
+      return false;
+    }
+  } else if (hello_.expected_epoch != environment_.epoch) {
+    status = ErrorCode::kPeerEpochChanged;
+  } else {
+    status = callbacks_.admit(hello_);
+  }
+  server_hello_.status = static_cast<std::uint16_t>(status);
+  server_hello_.server_epoch = environment_.epoch;
+  if (status == ErrorCode::kOk) {
+    environment_.random.fill(server_hello_.nonce);
+    wire::sign_server(environment_.secret, hello_, server_hello_);
+  }
+  const iovec part{&server_hello_, sizeof(server_hello_)};
+  const platform::IoResult sent = environment_.network.send(socket_, {&part, 1});
+  if (status != ErrorCode::kOk) {
+    end(End::kRejected, std::string(error_text(status)).c_str());
+    return false;
+  }
+  // The first bytes on a new connection always fit its send buffer.
+  if (sent.kind != platform::IoResult::Kind::kBytes || sent.bytes != sizeof(server_hello_)) {
+    end(End::kRejected, "handshake could not be sent");
+    return false;
+  }
+  state_ = State::kProof;
+  return true;
+}
+
+bool ServedLane::parse_proof() {
+  wire::ClientProof proof;
+  if (!received_.take(proof)) {
+    return false;
+  }
+  if (!wire::check_client_proof(proof) ||
+      !wire::verify_client(environment_.secret, hello_, server_hello_, proof)) {
+    end(End::kRejected, "the peer did not prove that it knows our secret");
+    return false;
+  }
+  // A drain may have ended this lane while its proof was on the way.
+  if (const ErrorCode status = callbacks_.admit(hello_); status != ErrorCode::kOk) {
+    end(End::kRejected, std::string(error_text(status)).c_str());
+    return false;
+  }
+  state_ = State::kReady;
+  return true;
+}
+
+// ---- Frames
+
+void ServedLane::next_frame() {
+  phase_ = Phase::kHeader;
+  refusal_ = ErrorCode::kOk;
+}
+
+bool ServedLane::parse_header() {
+  if (!received_.take(header_)) {
+    return false;
+  }
+  if (auto valid = wire::check_request_header(header_, limits()); !valid) {
+    violation(valid.error());
+    return false;
+  }
+  environment_.counters.served_frames.add();
+  phase_ = Phase::kTables;
+  return true;
+}
+
+bool ServedLane::parse_tables() {
+  const std::size_t bytes = wire::tables_bytes(header_);
+  static_assert(kReceiveBufferBytes >=
+                64 * sizeof(wire::RegistrationRef) + 1024 * sizeof(wire::WireExtent));
+  if (received_.size() < bytes) {
+    return false;
+  }
+  // Copied out: the buffer has no alignment to speak of.
+  std::vector<wire::RegistrationRef> table(header_.table_count);
+  std::vector<wire::WireExtent> extents(header_.extent_count);
+  const std::uint8_t* const data = received_.data().data();
+  if (!table.empty()) {
+    std::memcpy(table.data(), data, table.size() * sizeof(table[0]));
+  }
+  if (!extents.empty()) {
+    std::memcpy(extents.data(), data + table.size() * sizeof(table[0]),
+                extents.size() * sizeof(extents[0]));
+  }
+  received_.consume(bytes);
+  const auto type = static_cast<wire::FrameType>(header_.type);
+  if (type == wire::FrameType::kWrite || type == wire::FrameType::kRead) {
+    if (auto valid = wire::check_extents(header_, table, extents); !valid) {
+      violation(valid.error());
+      return false;
+    }
+    payload_.clear();
+    const bool is_write = type == wire::FrameType::kWrite;
+    refusal_ = borrow_and_map(table, extents,
+                              is_write ? memory::Direction::kWrite : memory::Direction::kRead);
+    if (refusal_ != ErrorCode::kOk) {
+      environment_.counters.served_frames_refused.add();
+      payload_.clear();
+      loans_.clear();
+    }
+    if (!is_write) {
+      serve_read(refusal_);
+      return true;
+    }
+    sink_left_ = refusal_ != ErrorCode::kOk ? header_.payload_bytes : 0;
+    phase_ = refusal_ != ErrorCode::kOk ? Phase::kSink : Phase::kPayload;
+    return true;
+  }
+  if (type == wire::FrameType::kDescribe) {
+    serve_describe(table);
+    return true;
+  }
+  serve_trailer_frame();
+  return true;
+}
+
+ErrorCode ServedLane::borrow_and_map(std::span<const wire::RegistrationRef> table,
+                                     std::span<const wire::WireExtent> extents,
+                                     memory::Direction direction) {
+  ORBITE_CHECK(loans_.empty());
+  for (const wire::RegistrationRef& entry : table) {
+    base::RegistrationKey key;
+    std::memcpy(key.bytes.data(), entry.key, sizeof(entry.key));
+    auto loan =
+        environment_.registry.borrow_remote(Handle{entry.index, entry.generation}, key, direction);
+    if (!loan) {
+      return loan.error().code();
+    }
+    loans_.push_back(std::move(*loan));
+  }
+  for (const wire::WireExtent& extent : extents) {
+    const base::ByteRange& range = loans_[extent.table_index].registration().range();
+    if (extent.length > range.length() || extent.offset > range.length() - extent.length) {
+      return ErrorCode::kInvalidRange;
+    }
+    payload_.add(range.address() + extent.offset, extent.length);
+  }
+  return ErrorCode::kOk;
+}
+
+void ServedLane::serve_read(ErrorCode refusal) {
+  if (refusal != ErrorCode::kOk) {
+    respond(wire::ResponseType::kReadData, refusal, RemoteEffect::kNone, 0, 0);
+  } else {
+    respond(wire::ResponseType::kReadData, ErrorCode::kOk, RemoteEffect::kNone, 0,
+            static_cast<std::uint32_t>(header_.payload_bytes));
+    std::swap(read_payload_, payload_);
+    waiting_read_loans_.swap(loans_);
+  }
+  next_frame();
+}
+
+bool ServedLane::parse_payload() {
+  received_.consume(payload_.copy_in(received_.data()));
+  if (!payload_.done()) {
+    return false;
+  }
+  // Every byte is in place: the borrow ends before anybody is told.
+  loans_.clear();
+  serve_write_end();
+  return true;
+}
+
+bool ServedLane::parse_sink() {
+  const std::size_t step = std::min<std::uint64_t>(sink_left_, received_.size());
+  received_.consume(step);
+  sink_left_ -= step;
+  if (sink_left_ > 0) {
+    return false;
+  }
+  serve_write_end();
+  return true;
+}
+
+void ServedLane::serve_write_end() {
+  if (header_.trailer_bytes > 0) {
+    trailer_.resize(header_.trailer_bytes);
+    trailer_filled_ = 0;
+    phase_ = Phase::kTrailer;
+    return;
+  }
+  const bool ok = refusal_ == ErrorCode::kOk;
+  respond(wire::ResponseType::kWriteAck, refusal_,
+          ok ? RemoteEffect::kComplete : RemoteEffect::kNone, ok ? header_.payload_bytes : 0, 0);
+  next_frame();
+}
+
+void ServedLane::serve_trailer_frame() {
+  if (header_.trailer_bytes > 0) {
+    trailer_.resize(header_.trailer_bytes);
+    trailer_filled_ = 0;
+    phase_ = Phase::kTrailer;
+    return;
+  }
+  ORBITE_CHECK(header_.type == static_cast<std::uint8_t>(wire::FrameType::kPing));
+  respond(wire::ResponseType::kPong, ErrorCode::kOk, RemoteEffect::kNone, 0, 0);
+  next_frame();
+}
+
+bool ServedLane::parse_trailer() {
+  const std::size_t step = std::min(trailer_.size() - trailer_filled_, received_.size());
+  if (step > 0) {
+    std::memcpy(trailer_.data() + trailer_filled_, received_.data().data(), step);
+    received_.consume(step);
+    trailer_filled_ += step;
+  }
+  if (trailer_filled_ < trailer_.size()) {
+    return false;
+  }
+  const auto type = static_cast<wire::FrameType>(header_.type);
+  if (type == wire::FrameType::kDrain) {
+    std::uint64_t lane_id = 0;
+    std::memcpy(&lane_id, trailer_.data(), sizeof(lane_id));
+    respond(wire::ResponseType::kDrained, callbacks_.drain(hello_.client_epoch, lane_id),
+            RemoteEffect::kNone, 0, 0);
+  } else if (type == wire::FrameType::kNotify) {
+    respond(wire::ResponseType::kNotifyAck, deliver_trailer(), RemoteEffect::kNone, 0, 0);
+  } else {
+    const bool written = refusal_ == ErrorCode::kOk;
+    ErrorCode status = refusal_;
+    if (written && deliver_trailer() != ErrorCode::kOk) {
+      status = ErrorCode::kNotificationFailed;
+    }
+    if (ended()) {
+      return false;
+    }
+    respond(wire::ResponseType::kWriteAck, status,
+            written ? RemoteEffect::kComplete : RemoteEffect::kNone,
+            written ? header_.payload_bytes : 0, 0);
+  }
+  if (ended()) {
+    return false;
+  }
+  if (trailer_.capacity() > kReceiveBufferBytes) {
+    trailer_ = {};
+  }
+  next_frame();
+  return true;
+}
+
+ErrorCode ServedLane::deliver_trailer() {
+  auto envelope =
+      wire::decode_envelope(trailer_, environment_.config.notifications.message_bytes_max);
+  if (!envelope) {
+    violation(envelope.error());
+    return ErrorCode::kProtocolViolation;
+  }
+  if (envelope->sender_epoch != hello_.client_epoch ||
+      envelope->sender_name != std::string_view(hello_.name, hello_.name_bytes)) {
+    violation(Error::make(ErrorCode::kProtocolViolation,
+                          "a notification whose sender is not the one of the handshake"));
+    return ErrorCode::kProtocolViolation;
+  }
+  const auto delivered = environment_.deliver(*envelope);
+  return delivered ? ErrorCode::kOk : delivered.error().code();
+}
+
+void ServedLane::serve_describe(std::span<const wire::RegistrationRef> table) {
+  std::vector<wire::DescribedRange> described(table.size());
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    wire::DescribedRange& range = described[i];
+    range.index = table[i].index;
+    range.generation = table[i].generation;
+    const auto found = environment_.registry.find(Handle{table[i].index, table[i].generation});
+    if (!found || std::memcmp((*found)->key().bytes.data(), table[i].key, 16) != 0) {
+      continue;
+    }
+    range.live = 1;
+    range.address = (*found)->range().address();
+    range.length = (*found)->range().length();
+    range.device_id = (*found)->device_id();
+    range.kind = static_cast<std::uint8_t>((*found)->kind());
+    range.access = (*found)->access();
+  }
+  const std::size_t bytes = described.size() * sizeof(described[0]);
+  respond(wire::ResponseType::kDescription, ErrorCode::kOk, RemoteEffect::kNone, 0,
+          static_cast<std::uint32_t>(bytes));
+  const auto* const data = reinterpret_cast<const std::uint8_t*>(described.data());
+  responses_.insert(responses_.end(), data, data + bytes);
+  next_frame();
+}
+
+void ServedLane::respond(wire::ResponseType type, ErrorCode status, RemoteEffect effect,
+                         std::uint64_t prefix_bytes, std::uint32_t payload_bytes) {
+  wire::ResponseHeader response;
+  response.type = static_cast<std::uint8_t>(type);
+  response.effect = static_cast<std::uint8_t>(effect);
+  response.status = static_cast<std::uint16_t>(status);
+  response.payload_bytes = payload_bytes;
+  response.frame_id = header_.frame_id;
+  response.prefix_bytes = prefix_bytes;
+  const auto* const data = reinterpret_cast<const std::uint8_t*>(&response);
+  responses_.insert(responses_.end(), data, data + sizeof(response));
+}
+
+void ServedLane::update_interest() {
+  if (ended()) {
+    return;
+  }
+  // While we owe bytes that the peer does not take, nothing more of it is taken in.
+  const std::uint32_t wanted = send_.done() ? platform::kPollIn : platform::kPollOut;
+  if (wanted != interest_) {
+    interest_ = wanted;
+    environment_.network.poller_modify(environment_.poller, socket_, wanted, kTokenServed | id_);
+  }
+}
+
+void ServedLane::check_timers(base::Nanoseconds now_ns) {
+  const Config::Tcp& tcp = environment_.config.tcp;
+  if (state_ == State::kHello || state_ == State::kProof) {
+    if (now_ns > since_ns_ + tcp.handshake_timeout_ms * base::kMillisecond) {
+      end(End::kRejected, "handshake timed out");
+    }
+  } else if (in_frame() && now_ns > progress_ns_ + tcp.progress_timeout_ms * base::kMillisecond) {
+    // Loans are out for a peer that stalls in the middle of a frame: they come back now.
+    end(End::kTimedOut, "no progress in the middle of a frame");
+  }
+}
+
+}  // namespace orbite::transport::tcp

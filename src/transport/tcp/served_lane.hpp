@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "memory/registry.hpp"
+#include "transfer/transport.hpp"
+#include "transport/tcp/environment.hpp"
+#include "transport/tcp/io_cursor.hpp"
+#include "wire/frame.hpp"
+#include "wire/handshake.hpp"
+
+namespace orbite::transport::tcp {
+
+/// One connection that a peer opened to us. Only the worker touches it.
+///
+///   Hello ──▶ Proof ──▶ Ready ──▶ Ended
+///
+/// In Ready: a header, its tables, the payload straight into the borrowed ranges (or into a sink
+/// when the frame was refused), the trailer, then the response. A frame's loans are held from its
+/// tables to its last byte and are back before its response is sent, so that a deregistration that
+/// saw no loan sees no later byte either.
+class ServedLane {
+ public:
+  enum class End : std::uint8_t {
+    kNone,
+    kPeerClosed,
+    kFailed,
+    kRejected,  ///< the handshake failed
+    kViolation,
+    kTimedOut,
+    kClosedByUs
+  };
+
+  struct Callbacks {
+    /// Whether a hello may go on: epoch, room, lane id not drained. The status goes to the peer.
+    std::function<ErrorCode(const wire::ClientHello&)> admit;
+    /// Ends the served lane of that client with that id, now and for ever.
+    std::function<ErrorCode(const base::SourceEpoch&, std::uint64_t lane_id)> drain;
+  };
+
+  ServedLane(Environment& environment, const Callbacks& callbacks, platform::Socket socket,
+             std::uint64_t id, std::string address);
+  ServedLane(const ServedLane&) = delete;
+  ServedLane& operator=(const ServedLane&) = delete;
+  ~ServedLane();
+
+  void on_event(std::uint32_t events, transfer::WorkLimit& limit);
+  void check_timers(base::Nanoseconds now_ns);
+  void end(End reason, const char* what);
+
+  [[nodiscard]] bool ended() const noexcept { return state_ == State::kEnded; }
+  [[nodiscard]] End end_reason() const noexcept { return end_reason_; }
+  [[nodiscard]] bool authenticated() const noexcept { return state_ == State::kReady; }
+  /// In the middle of a frame: bytes of ours may be written or read.
+  [[nodiscard]] bool in_frame() const noexcept {
+    return state_ == State::kReady && (phase_ != Phase::kHeader || !send_.done());
+  }
+  [[nodiscard]] const wire::ClientHello& hello() const noexcept { return hello_; }
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+  [[nodiscard]] base::Nanoseconds since_ns() const noexcept { return since_ns_; }
+
+ private:
+  enum class State : std::uint8_t { kHello, kProof, kReady, kEnded };
+  enum class Phase : std::uint8_t { kHeader, kTables, kPayload, kSink, kTrailer };
+
+  bool receive_some(transfer::WorkLimit& limit);
+  bool flush(transfer::WorkLimit& limit);
+  bool serve_buffered(transfer::WorkLimit& limit);
+  /// One step on what is buffered; false when it needs more bytes or the lane has ended.
+  bool parse();
+  bool parse_hello();
+  bool parse_proof();
+  bool parse_header();
+  bool parse_tables();
+  bool parse_payload();
+  bool parse_sink();
+  bool parse_trailer();
+  ErrorCode borrow_and_map(std::span<const wire::RegistrationRef> table,
+                           std::span<const wire::WireExtent> extents, memory::Direction direction);
+  void serve_read(ErrorCode refusal);
+  void serve_write_end();
+  void serve_describe(std::span<const wire::RegistrationRef> table);
+  void serve_trailer_frame();
+  ErrorCode deliver_trailer();
+  void next_frame();
+  void respond(wire::ResponseType type, ErrorCode status, RemoteEffect effect,
+               std::uint64_t prefix_bytes, std::uint32_t payload_bytes);
+  void violation(const Error& error);
+  void update_interest();
+  [[nodiscard]] wire::FrameLimits limits() const;
+  [[nodiscard]] std::string peer_text() const;
+
+  Environment& environment_;
+  const Callbacks& callbacks_;
+  platform::Socket socket_;
+  const std::uint64_t id_;
+  const std::string address_;
+  State state_ = State::kHello;
+  End end_reason_ = End::kNone;
+  base::Nanoseconds since_ns_;
+  base::Nanoseconds progress_ns_;
+  std::uint32_t interest_ = 0;
+
+  wire::ClientHello hello_{};
+  wire::ServerHello server_hello_{};
+
+  Phase phase_ = Phase::kHeader;
+  wire::RequestHeader header_{};
+  ErrorCode refusal_ = ErrorCode::kOk;  ///< why the frame's payload goes to the sink
+  std::vector<memory::RangeLoan> loans_;
+  IoCursor payload_;
+  std::uint64_t sink_left_ = 0;
+  std::vector<std::uint8_t> trailer_;
+  std::size_t trailer_filled_ = 0;
+  ReceiveBuffer received_;
+  std::vector<iovec> scratch_;
+
+  std::vector<std::uint8_t> responses_;  ///< small responses not sent yet, and a READ's header
+  IoCursor send_;                        ///< what is being sent: responses_, then a READ's payload
+  std::vector<std::uint8_t> sending_;    ///< the storage of send_'s first part
+  IoCursor read_payload_;                ///< follows responses_ in the next send_
+  std::vector<memory::RangeLoan> waiting_read_loans_;  ///< of read_payload_
+  std::vector<memory::RangeLoan> read_loans_;          ///< of the payload in send_
+};
+
+}  // namespace orbite::transport::tcp

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp/tcp_transport.hpp"
+
+#include <algorithm>
+
+#include "base/assert.hpp"
+#include "base/log.hpp"
+
+namespace orbite::transport::tcp {
+namespace {
+
+/// How long a caller may stay silent before the worker takes its lanes over.
+constexpr base::Nanoseconds kCallerSilence = 200 * base::kMicrosecond;
+/// A channel without work is looked after this long, then only its sockets' ends are waited for.
+constexpr base::Nanoseconds kLinger = 10 * base::kMillisecond;
+constexpr base::Nanoseconds kTimersPeriod = 10 * base::kMillisecond;
+constexpr base::Nanoseconds kIdleSleep = base::kSecond;
+/// While a handshake or a frame of a peer is under way, so that its timeout is kept.
+constexpr base::Nanoseconds kPressingSleep = 100 * base::kMillisecond;
+constexpr std::size_t kDrainedMax = 65536;
+constexpr int kAcceptsPerEvent = 16;
+
+std::string key_of(const base::SourceEpoch& epoch) {
+  return {reinterpret_cast<const char*>(epoch.bytes.data()), epoch.bytes.size()};
+}
+
+Channel& channel_of(transfer::Flow& flow) { return static_cast<Channel&>(flow); }
+
+}  // namespace
+
+TcpTransport::TcpTransport(Environment environment, transfer::Planner& planner,
+                           std::function<void()> wake)
+    : environment_(std::move(environment)), planner_(planner), wake_(std::move(wake)) {
+  callbacks_.admit = [this](const wire::ClientHello& hello) { return admit(hello); };
+  callbacks_.drain = [this](const base::SourceEpoch& client, std::uint64_t lane_id) {
+    return drain(client, lane_id);
+  };
+}
+
+TcpTransport::~TcpTransport() { shut(); }
+
+Result<std::unique_ptr<TcpTransport>> TcpTransport::create(Environment environment,
+                                                           transfer::Planner& planner,
+                                                           std::function<void()> wake) {
+  std::unique_ptr<TcpTransport> transport(
+      new TcpTransport(std::move(environment), planner, std::move(wake)));
+  ORBITE_TRY(transport->listen());
+  return transport;
+}
+
+Result<void> TcpTransport::listen() {
+  const Config::Listen& wanted = environment_.config.listen;
+  const std::uint16_t last = std::max(wanted.port, wanted.port_max);
+  for (std::uint32_t port = wanted.port; port <= last; ++port) {
+    platform::SocketAddress address =
+        platform::SocketAddress::any(6, static_cast<std::uint16_t>(port));
+    if (!wanted.address.empty()) {
+      ORBITE_ASSIGN_OR_RETURN(address, platform::SocketAddress::parse(
+                                           wanted.address, static_cast<std::uint16_t>(port)));
+    }
+    auto listener = environment_.network.listen(address);
+    if (!listener) {
+      if (listener.error().code() == ErrorCode::kAddressInUse && port < last) {
+        continue;
+      }
+      return fail(listener.error());
+    }
+    listener_ = *listener;
+    break;
+  }
+  ORBITE_ASSIGN_OR_RETURN(listening_, environment_.network.local_address(listener_));
+  return environment_.network.poller_add(environment_.poller, listener_, platform::kPollIn,
+                                         kTokenListener);
+}
+
+// ---- Transport
+
+Result<std::shared_ptr<transfer::Flow>> TcpTransport::open(const peer::Peer& peer) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Channel>& channel = channels_[key_of(peer.epoch())];
+  if (channel == nullptr || channel->connection() != peer.connection()) {
+    channel = std::make_shared<Channel>(environment_, planner_, directory_, peer.name(),
+                                        peer.connection());
+    for (const auto& lane : channel->lanes()) {
+      lane->set_channel_reference(channel);
+    }
+  }
+  return std::shared_ptr<transfer::Flow>(channel);
+}
+
+transfer::SliceLimits TcpTransport::slice_limits() const noexcept {
+  return {environment_.config.tcp.slice_bytes, 1024, 64};
+}
+
+bool TcpTransport::has_room(transfer::Flow& flow, policy::QosClass qos) {
+  return channel_of(flow).has_room(qos);
+}
+
+Result<void> TcpTransport::submit(transfer::Flow& flow, transfer::Slice& slice) {
+  Channel& channel = channel_of(flow);
+  channel.push(slice);
+  const std::shared_ptr<peer::Link> link = slice.execution->peer().shared_link();
+  list(std::static_pointer_cast<Channel>(link));
+  return {};
+}
+
+void TcpTransport::list(const std::shared_ptr<Channel>& channel) {
+  const std::lock_guard lock(mutex_);
+  if (!channel->listed) {
+    channel->listed = true;
+    listed_.push_back(channel);
+    needs_worker_.store(true, std::memory_order_seq_cst);
+  }
+}
+
+void TcpTransport::drop_unposted(transfer::Flow& flow, const transfer::Execution& execution) {
+  /// Nothing of these slices was sent, which is the proof.
+  class Dropped final : public transfer::CompletionPath {
+   public:
+    using CompletionPath::CompletionPath;
+    void drop(transfer::Slice& slice) {
+      complete(slice, {ErrorCode::kCanceled, 0, 0, RemoteEffect::kNone, false});
+      retire(slice);
+    }
+  };
+  Dropped path(planner_);
+  transfer::Slice* slice = channel_of(flow).extract_pending_of(execution);
+  while (slice != nullptr) {
+    transfer::Slice* const next = slice->next;
+    path.drop(*slice);
+    slice = next;
+  }
+}
+
+void TcpTransport::drive(transfer::Flow& flow, transfer::WorkLimit& limit,
+                         transfer::Driver driver) {
+  channel_of(flow).drive(limit, driver);
+}
+
+Result<void> TcpTransport::connect(transfer::Flow& flow, base::Nanoseconds timeout_ns) {
+  Channel& channel = channel_of(flow);
+  channel.want_connection();
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = channels_.find(key_of(channel.connection().epoch));
+    if (found != channels_.end() && found->second.get() == &channel && !channel.listed) {
+      channel.listed = true;
+      listed_.push_back(found->second);
+    }
+    needs_worker_.store(true, std::memory_order_seq_cst);
+  }
+  wake_();
+  auto connected = channel.wait_connected(timeout_ns);
+  channel.unwant_connection();
+  return connected;
+}
+
+void TcpTransport::confirm_fenced(transfer::Flow& flow) { channel_of(flow).confirm_fenced(); }
+
+std::uint64_t TcpTransport::unproved(transfer::Flow& flow) { return channel_of(flow).unproved(); }
+
+std::uint32_t TcpTransport::lane_sockets() const {
+  const std::lock_guard lock(mutex_);
+  std::uint32_t count = 0;
+  for (const auto& [epoch, channel] : channels_) {
+    count += channel->sockets();
+  }
+  return count;
+}
+
+// ---- The worker
+
+void TcpTransport::on_event(std::uint64_t token, std::uint32_t events) {
+  const std::uint64_t id = token & ~kTokenKindMask;
+  switch (token & kTokenKindMask) {
+    case kTokenListener:
+      accept_waiting();
+      return;
+    case kTokenServed: {
+      const auto found = served_.find(id);
+      if (found != served_.end()) {
+        transfer::WorkLimit limit{2 * kCallBytesMax, 64};
+        found->second->on_event(events, limit);
+        if (found->second->ended()) {
+          reap_served();
+        }
+      }
+      return;
+    }
+    case kTokenLane: {
+      std::shared_ptr<transfer::Flow> keep_alive;
+      if (Lane* const lane = directory_.find(id, keep_alive); lane != nullptr) {
+        transfer::WorkLimit limit{2 * kCallBytesMax, 64};
+        lane->on_event(limit);
+      }
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+void TcpTransport::accept_waiting() {
+  for (int i = 0; i < kAcceptsPerEvent; ++i) {
+    platform::SocketAddress address;
+    auto socket = environment_.network.accept(listener_, address);
+    if (!socket) {
+      return;
+    }
+    environment_.counters.served_accepted.add();
+    served_pressing_ = true;
+    // The oldest connection that has not proved itself makes room: strangers who open many cannot
+    // keep a peer out.
+    const auto unproved = static_cast<std::uint64_t>(
+        std::count_if(served_.begin(), served_.end(),
+                      [](const auto& entry) { return !entry.second->authenticated(); }));
+    if (unproved >= environment_.config.tcp.handshakes_max) {
+      ServedLane* oldest = nullptr;
+      for (const auto& [id, lane] : served_) {
+        if (!lane->authenticated() && (oldest == nullptr || lane->id() < oldest->id())) {
+          oldest = lane.get();
+        }
+      }
+      oldest->end(ServedLane::End::kRejected, "too many connections in their handshake");
+      reap_served();
+    }
+    environment_.network.configure(
+        *socket, {environment_.config.tcp.keepalive_idle_ms * base::kMillisecond,
+                  address.is_loopback() ? environment_.config.tcp.loopback_congestion_control
+                                        : std::string()});
+    const std::uint64_t id = next_served_id_++;
+    if (!environment_.network.poller_add(environment_.poller, *socket, platform::kPollIn,
+                                         kTokenServed | id)) {
+      environment_.network.close(*socket);
+      return;
+    }
+    served_.emplace(
+        id, std::make_unique<ServedLane>(environment_, callbacks_, *socket, id, address.text()));
+    served_count_.store(static_cast<std::uint32_t>(served_.size()), std::memory_order_relaxed);
+  }
+}
+
+void TcpTransport::reap_served() {
+  for (auto it = served_.begin(); it != served_.end();) {
+    if (it->second->ended()) {
+      if (it->second->end_reason() == ServedLane::End::kRejected) {
+        environment_.counters.served_rejected.add();
+      }
+      it = served_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  served_count_.store(static_cast<std::uint32_t>(served_.size()), std::memory_order_relaxed);
+}
+
+ErrorCode TcpTransport::admit(const wire::ClientHello& hello) {
+  if (listener_ == platform::kNoSocket) {
+    return ErrorCode::kEngineClosing;
+  }
+  if (drained_.contains({hello.client_epoch, hello.lane_id})) {
+    return ErrorCode::kHandshakeRejected;
+  }
+  const auto proved = static_cast<std::uint64_t>(
+      std::count_if(served_.begin(), served_.end(),
+                    [](const auto& entry) { return entry.second->authenticated(); }));
+  // Control lanes carry drains, which free lanes: a full table must not keep them out.
+  if (hello.lane_class != static_cast<std::uint8_t>(wire::LaneClass::kControl) &&
+      proved >= environment_.config.tcp.served_lanes_max) {
+    return ErrorCode::kBudgetExhausted;
+  }
+  return ErrorCode::kOk;
+}
+
+ErrorCode TcpTransport::drain(const base::SourceEpoch& client, std::uint64_t lane_id) {
+  if (drained_.size() >= kDrainedMax) {
+    return ErrorCode::kBudgetExhausted;  // no promise can be kept that is not remembered
+  }
+  drained_.insert({client, lane_id});
+  for (const auto& [id, lane] : served_) {
+    if (lane->authenticated() && lane->hello().client_epoch == client &&
+        lane->hello().lane_id == lane_id) {
+      lane->end(ServedLane::End::kClosedByUs, "drained");
+    }
+  }
+  return ErrorCode::kOk;
+}
+
+void TcpTransport::look_after(Channel& channel, base::Nanoseconds now_ns) {
+  planner_.pump(*this, channel);
+  const base::Nanoseconds seen_ns = channel.caller_seen_ns();
+  const bool caller_is_active = channel.busy() && now_ns < seen_ns + kCallerSilence;
+  for (const auto& lane : channel.lanes()) {
+    lane->on_tick(now_ns, caller_is_active);
+  }
+  if (channel.unproved() > 0) {
+    channel.control_lane().want_drains();
+  }
+}
+
+base::Nanoseconds TcpTransport::on_tick(base::Nanoseconds now_ns) {
+  std::vector<std::shared_ptr<Channel>> channels;
+  {
+    const std::lock_guard lock(mutex_);
+    needs_worker_.store(false, std::memory_order_seq_cst);
+    channels = listed_;
+  }
+  base::Nanoseconds sleep_ns = kIdleSleep;
+  for (const auto& channel : channels) {
+    look_after(*channel, now_ns);
+  }
+  if (!channels.empty()) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(listed_, [&](const std::shared_ptr<Channel>& channel) {
+      if (channel->busy() || planner_.waiting(*channel)) {
+        sleep_ns =
+            std::min(sleep_ns, now_ns < channel->caller_seen_ns() + kCallerSilence ? kCallerSilence
+                                                                                   : kTimersPeriod);
+        return false;
+      }
+      if (channel->unproved() > 0 || now_ns < channel->caller_seen_ns() + kLinger) {
+        sleep_ns = std::min(sleep_ns, kLinger);
+        return false;
+      }
+      channel->listed = false;
+      return true;
+    });
+  }
+  if (now_ns >= timers_checked_ns_ + kTimersPeriod) {
+    timers_checked_ns_ = now_ns;
+    served_pressing_ = false;
+    for (const auto& [id, lane] : served_) {
+      lane->check_timers(now_ns);
+      served_pressing_ = served_pressing_ || !lane->authenticated() || lane->in_frame();
+    }
+    reap_served();
+    forget_idle_channels();
+  }
+  if (served_pressing_) {
+    sleep_ns = std::min(sleep_ns, kPressingSleep);
+  }
+  return sleep_ns;
+}
+
+void TcpTransport::forget_idle_channels() {
+  std::vector<std::shared_ptr<Channel>> with_sockets;
+  std::vector<std::shared_ptr<Channel>> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto it = channels_.begin(); it != channels_.end();) {
+      const std::shared_ptr<Channel>& channel = it->second;
+      if (channel->listed) {
+        ++it;
+      } else if (channel->sockets() > 0) {
+        with_sockets.push_back(channel);
+        ++it;
+      } else if (channel.use_count() == 1 && !channel->busy() && channel->unproved() == 0) {
+        gone.push_back(std::move(it->second));
+        it = channels_.erase(it);
+      } else {
+        ++it;
+      }
+    }
+  }
+  // Idle lanes close by their own timer; nobody else looks at those that are not listed.
+  const base::Nanoseconds now_ns = environment_.clock.now_ns();
+  for (const auto& channel : with_sockets) {
+    for (const auto& lane : channel->lanes()) {
+      lane->on_tick(now_ns, false);
+    }
+  }
+}
+
+// ---- Closing
+
+void TcpTransport::stop_accepting() {
+  if (listener_ != platform::kNoSocket) {
+    environment_.network.poller_remove(environment_.poller, listener_);
+    environment_.network.close(listener_);
+    listener_ = platform::kNoSocket;
+  }
+}
+
+void TcpTransport::end_served(bool in_frame_too) {
+  for (const auto& [id, lane] : served_) {
+    if (in_frame_too || !lane->in_frame()) {
+      lane->end(ServedLane::End::kClosedByUs, "closing");
+    }
+  }
+  reap_served();
+}
+
+void TcpTransport::shut() {
+  stop_accepting();
+  end_served(true);
+  std::vector<std::shared_ptr<Channel>> channels;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [epoch, channel] : channels_) {
+      channels.push_back(channel);
+    }
+  }
+  for (const auto& channel : channels) {
+    for (const auto& lane : channel->lanes()) {
+      lane->shut();
+    }
+  }
+}
+
+}  // namespace orbite::transport::tcp
