@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vocabulary of the NIXL demo and benchmark: layouts, content, variants, statistics."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import statistics
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+try:
+    import numpy as np
+except ImportError:
+    sys.exit("the Python package numpy is not installed for this interpreter; "
+             "'make demo' and 'make bench' prepare one that has it")
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN_DIR = ROOT / "build" / "nixl-plugins"
+KIB = 1024
+MIB = 1024 * 1024
+GAP_BYTES = 128
+TAIL_GUARD_BYTES = 4096
+CONTENT_BASE_BYTES = 8 * MIB
+WORD_MASK = (1 << 64) - 1
+
+
+class SetupError(Exception):
+    """Something that the person who started the program has to put right."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`count` blocks of `size` bytes, a guard gap before the first and after each of them."""
+
+    count: int
+    size: int
+    gap: int = GAP_BYTES
+
+    @property
+    def stride(self) -> int:
+        return self.size + self.gap
+
+    @property
+    def payload(self) -> int:
+        return self.count * self.size
+
+    @property
+    def span(self) -> int:
+        return self.gap + self.count * self.stride
+
+    @property
+    def extent(self) -> int:
+        """Bytes that are filled and compared: the span and a tail guard."""
+        return self.span + TAIL_GUARD_BYTES
+
+    @property
+    def name(self) -> str:
+        unit, text = (MIB, "MiB") if self.size % MIB == 0 else (KIB, "KiB")
+        return f"{self.count} x {self.size // unit} {text}"
+
+    def offsets(self) -> np.ndarray:
+        return self.gap + np.arange(self.count, dtype=np.uint64) * np.uint64(self.stride)
+
+    def blocks(self, area: np.ndarray) -> np.ndarray:
+        """The blocks of an area as rows of a writable two-dimensional view."""
+        rows = area[self.gap : self.span].reshape(self.count, self.stride)
+        return rows[:, : self.size]
+
+
+WORKLOADS = {
+    "1x4KiB": Layout(1, 4 * KIB),
+    "1x64KiB": Layout(1, 64 * KIB),
+    "1x64MiB": Layout(1, 64 * MIB),
+    "1024x64KiB": Layout(1024, 64 * KIB),
+    "4096x4KiB": Layout(4096, 4 * KIB),
+    "256x256KiB": Layout(256, 256 * KIB),
+}
+LATENCY_WORKLOAD = "1x4KiB"
+OPERATIONS = ("WRITE", "READ")
+
+
+def region_bytes_for(layouts) -> int:
+    return max(layout.extent for layout in layouts)
+
+
+def block_pairs(layout: Layout, order: str) -> tuple[np.ndarray, np.ndarray]:
+    """Local and remote block indices of one request; both processes compute the same ones.
+
+    straight: block i to block i; shuffle: every block, scattered; half: every second local
+    block to scattered remote places.
+    """
+    every = np.arange(layout.count, dtype=np.int32)
+    if order == "straight":
+        return every, every
+    scattered = np.random.default_rng(layout.count).permutation(layout.count).astype(np.int32)
+    if order == "shuffle":
+        return every, scattered
+    if order == "half":
+        return every[::2].copy(), scattered[: len(every[::2])].copy()
+    raise ValueError(f"order is {order!r}; allowed: straight, shuffle, half")
+
+
+def mix(value: int) -> int:
+    """One step of splitmix64: spreads a small number over 64 bits."""
+    value = (value + 0x9E3779B97F4A7C15) & WORD_MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & WORD_MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & WORD_MASK
+    return value ^ (value >> 31)
+
+
+class Content:
+    """Seeded pseudo-random bytes: the same (seed, key, length) gives the same bytes anywhere.
+
+    A base of random words is combined with a word of its own for each key and each chunk, so
+    no two rounds, sides or chunks hold equal bytes at equal places.
+    """
+
+    def __init__(self, seed: int):
+        words = CONTENT_BASE_BYTES // 8
+        self._base = np.random.SFC64(seed).random_raw(words)
+
+    def fill(self, area: np.ndarray, key: int) -> None:
+        if len(area) % 8 != 0:
+            raise ValueError(f"area of {len(area)} bytes; allowed: multiples of 8")
+        words = area.view(np.uint64)
+        for start in range(0, len(words), len(self._base)):
+            chunk = words[start : start + len(self._base)]
+            word = np.uint64(mix(mix(key) ^ start))
+            np.bitwise_xor(self._base[: len(chunk)], word, out=chunk)
+
+    def make(self, length: int, key: int) -> np.ndarray:
+        area = np.empty(length, dtype=np.uint8)
+        self.fill(area, key)
+        return area
+
+
+def compare(area: np.ndarray, model: np.ndarray, layout: Layout, written: int) -> dict:
+    """Compares an area with its model; the guards are all bytes outside the layout's blocks."""
+    result = {"bytes_verified": written * layout.size, "bytes_compared": len(area),
+              "bytes_wrong": 0, "guards_intact": True, "ok": True}
+    if np.array_equal(area, model):
+        return result
+    wrong = area != model
+    total = int(np.count_nonzero(wrong))
+    inside = int(np.count_nonzero(layout.blocks(wrong)))
+    result.update(ok=False, bytes_wrong=total, guards_intact=total == inside,
+                  bytes_verified=max(0, written * layout.size - inside),
+                  first_wrong_offset=int(np.argmax(wrong)))
+    return result
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One thing that is measured: a NIXL backend and the environment of its processes."""
+
+    key: str
+    label: str
+    backend: str
+    env: dict = field(default_factory=dict)
+
+    @property
+    def spins(self) -> bool:
+        """Whether NIXL's progress thread spins on a core for this backend."""
+        return self.backend == "UCX"
+
+
+def variants(plugin_dir: Path) -> dict[str, Variant]:
+    loopback = {"UCX_NET_DEVICES": "lo"}
+    every = (
+        Variant("orbite", "ORBITE", "ORBITE", {"NIXL_PLUGIN_DIR": str(plugin_dir)}),
+        Variant("ucx-tcp", "UCX tcp", "UCX", {"UCX_TLS": "tcp", **loopback}),
+        Variant("ucx", "UCX default", "UCX", loopback),
+    )
+    return {variant.key: variant for variant in every}
+
+
+def pick_variant(name: str, plugin_dir: Path) -> Variant:
+    known = variants(plugin_dir)
+    key = name.strip().lower()
+    if key not in known:
+        raise SetupError(f"unknown backend {name!r}; allowed: {', '.join(known)}")
+    check_plugin(known[key], plugin_dir)
+    return known[key]
+
+
+def check_plugin(variant: Variant, plugin_dir: Path) -> None:
+    if variant.backend != "ORBITE":
+        return
+    if not (plugin_dir / "libplugin_ORBITE.so").is_file():
+        raise SetupError(f"no libplugin_ORBITE.so in {plugin_dir}: run 'make plugin' first")
+
+
+def check_nixl() -> None:
+    if importlib.util.find_spec("nixl_cu12") is None:
+        raise SetupError("the Python package nixl-cu12 is not installed for this interpreter: "
+                         "pip install --no-deps nixl-cu12==1.5.1")
+
+
+def worker_env(variant: Variant) -> dict[str, str]:
+    """The caller's environment without settings that would leak from one backend to another."""
+    env = {name: value for name, value in os.environ.items()
+           if name != "NIXL_PLUGIN_DIR" and not name.startswith("UCX_")}
+    env.update(variant.env)
+    env.setdefault("UCX_LOG_LEVEL", "error")
+    env["OMP_NUM_THREADS"] = "1"
+    env["OPENBLAS_NUM_THREADS"] = "1"
+    return env
+
+
+def parse_routes(text: str) -> dict[str, int]:
+    """'tcp:123,local:4' as a mapping from transport to number of transfers."""
+    return {name: int(count) for name, count in re.findall(r"([\w-]+):(\d+)", text)}
+
+
+def route_name(before: dict, after: dict, fallback: str) -> str:
+    """The transports whose count grew between two readings."""
+    used = [name for name, count in sorted(after.items()) if count > before.get(name, 0)]
+    return "+".join(used) if used else fallback
+
+
+def gigabytes_per_s(payload: int, total_ns: int) -> float:
+    return payload / total_ns if total_ns > 0 else 0.0
+
+
+def median(values) -> float | None:
+    values = [value for value in values if value is not None]
+    return statistics.median(values) if values else None
+
+
+def ratio(top: float | None, bottom: float | None) -> float | None:
+    return top / bottom if top is not None and bottom else None
+
+
+def read_text(path: str, default: str = "unknown") -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return default
+
+
+def machine_facts() -> dict:
+    model = re.search(r"model name\s*:\s*(.+)", read_text("/proc/cpuinfo", ""))
+    memory = re.search(r"MemTotal:\s*(\d+) kB", read_text("/proc/meminfo", ""))
+    system = re.search(r'PRETTY_NAME="(.+)"', read_text("/etc/os-release", ""))
+    return {
+        "cpu": model.group(1) if model else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_mib": int(memory.group(1)) // KIB if memory else None,
+        "kernel": platform.release(),
+        "system": system.group(1) if system else platform.system(),
+        "tcp_congestion_control": read_text("/proc/sys/net/ipv4/tcp_congestion_control"),
+        "load_average": list(os.getloadavg()),
+    }
+
+
+def version_facts() -> dict:
+    def version(package: str) -> str | None:
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            return None
+
+    packages = ("nixl-cu12", "numpy", "matplotlib", "rich")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+def write_table(title: str, columns: list[str], rows: list[list[str]], stream) -> None:
+    """A rich table on a terminal, aligned plain text elsewhere."""
+    if stream.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(title=title)
+        for index, column in enumerate(columns):
+            table.add_column(column, justify="left" if index == 0 else "right")
+        for row in rows:
+            table.add_row(*row)
+        Console(file=stream).print(table)
+        return
+    widths = [max(len(row[index]) for row in [columns, *rows]) for index in range(len(columns))]
+    print(f"\n{title}", file=stream)
+    for row in [columns, ["-" * width for width in widths], *rows]:
+        cells = [text.ljust(width) if index == 0 else text.rjust(width)
+                 for index, (text, width) in enumerate(zip(row, widths))]
+        print("  ".join(cells).rstrip(), file=stream)
+    stream.flush()

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From raw rounds and costs to medians, ratios, verdicts, tables and a picture."""
+
+from __future__ import annotations
+
+from cells import better_is_lower
+from common import OPERATIONS, median, ratio, write_table
+
+TARGETS = {
+    "throughput_ratio_min": 1.0,
+    "latency_ratio_max": 1.0,
+    "prepare_ns_max": 200.0,
+    "post_ns_max": 300.0,
+    "idle_cpu_percent_max": 0.5,
+    "resident_mib_max": 16.0,
+    "register_ms_max": 50.0,
+    "socket_growth_max": 0,
+    "busy_throughput_share_min": 0.5,
+    "busy_latency_factor_max": 4.0,
+}
+JUDGED_AGAINST = "ucx-tcp"
+LOG_SCALE_FROM = 30
+QUIET_LOAD_SHARE = 0.5
+
+
+def medians(rounds: list[dict], variants: list[str], workloads: list[str]) -> list[dict]:
+    rows = []
+    for name in workloads:
+        for op in OPERATIONS:
+            cells = {}
+            for key in variants:
+                own = [entry for entry in rounds if (entry["variant"], entry["workload"],
+                                                     entry["op"]) == (key, name, op)]
+                good = [entry for entry in own if entry["ok"]]
+                cells[key] = {"gbps": median(entry["gbps"] for entry in good),
+                              "p50_us": median(entry["p50_us"] for entry in good),
+                              "rounds": len(own), "rounds_verified": len(good)}
+            rows.append({"workload": name, "op": op, "cells": cells})
+    return rows
+
+
+def ratios(rows: list[dict], subject: str, variants: list[str]) -> list[dict]:
+    """The subject's figure divided by each other variant's; a verdict where there is a target."""
+    found = []
+    for row in rows:
+        lower = better_is_lower(row["workload"])
+        metric = "p50_us" if lower else "gbps"
+        for key in variants:
+            if key == subject:
+                continue
+            value = ratio(row["cells"][subject][metric], row["cells"][key][metric])
+            entry = {"workload": row["workload"], "op": row["op"], "metric": metric,
+                     "against": key, "ratio": value, "limit": None, "met": None}
+            if subject == "orbite" and key == JUDGED_AGAINST:
+                limit = TARGETS["latency_ratio_max" if lower else "throughput_ratio_min"]
+                met = value is not None and (value <= limit if lower else value >= limit)
+                entry.update(limit=f"{'<=' if lower else '>='} {limit:g}", met=met)
+            found.append(entry)
+    return found
+
+
+def figure(name: str, unit: str, values: dict, limit: float | None = None, least: bool = False,
+           strict: bool = False) -> dict:
+    """One cost of every variant; the verdict is on ORBITE's."""
+    own = values.get("orbite")
+    met, sign = None, ">=" if least else "<" if strict else "<="
+    if limit is not None and "orbite" in values:
+        met = own is not None and (own >= limit if least else own < limit if strict
+                                   else own <= limit)
+    return {"name": name, "unit": unit, "values": values, "met": met,
+            "limit": None if limit is None else f"{sign} {limit:g}"}
+
+
+def cost_figures(costs: dict) -> list[dict]:
+    def values(part: str, get) -> dict:
+        return {key: None if "error" in one else get(one)
+                for key, one in costs.get(part, {}).items()}
+
+    found = []
+    for where in ("self", "peer"):
+        for title, name, limit in (
+                ("prepare, initialize_xfer", "list initialize_xfer_ns", "prepare_ns_max"),
+                ("prepare, prep_xfer_dlist x 2", "prepped prep_xfer_dlist_ns", None),
+                ("prepare, make_prepped_xfer", "prepped make_prepped_xfer_ns", "prepare_ns_max"),
+                ("post", "list post_ns", "post_ns_max"),
+                ("post to done", "list total_ns", None)):
+            found.append(figure(f"{title}, {where}", "ns each", values(
+                "descriptors", lambda one, key=f"{where} {name}": one["ns_each"][key]),
+                TARGETS[limit] if limit else None))
+    found += [
+        figure("idle CPU, progress thread on", "% of a core",
+               values("idle", lambda one: one["cpu_percent"]),
+               TARGETS["idle_cpu_percent_max"], strict=True),
+        figure("idle CPU, progress thread off", "% of a core",
+               values("idle_without_thread", lambda one: one["cpu_percent"])),
+        figure("resident above a bare agent", "MiB", values(
+            "idle", lambda one: one["resident_mib"]), TARGETS["resident_mib_max"], strict=True),
+        figure("register 10,000 ranges", "ms", values(
+            "registration", lambda one: one["register_ms"]), TARGETS["register_ms_max"],
+            strict=True),
+        figure("sockets added by 10,000 transfers", "", values(
+            "sockets", lambda one: one["growth"]), TARGETS["socket_growth_max"]),
+        figure("sockets of a connected process", "", values(
+            "sockets", lambda one: max(one["after"]))),
+    ]
+    for op in OPERATIONS:
+        found += [
+            figure(f"busy / quiet throughput, {op} 64 MiB", "", values(
+                "contention", lambda one, cell=f"{op} 1x64MiB": ratio(
+                    one["busy"][cell]["gbps"], one["quiet"][cell]["gbps"])),
+                TARGETS["busy_throughput_share_min"], least=True),
+            figure(f"busy / quiet p50, {op} 4 KiB", "", values(
+                "contention", lambda one, cell=f"{op} 1x4KiB": ratio(
+                    one["busy"][cell]["p50_us"], one["quiet"][cell]["p50_us"])),
+                TARGETS["busy_latency_factor_max"], strict=True),
+            figure(f"busy p50, {op} 4 KiB", "us", values(
+                "contention", lambda one, cell=f"{op} 1x4KiB": one["busy"][cell]["p50_us"])),
+            figure(f"busy mean, {op} 4 KiB", "us", values(
+                "contention", lambda one, cell=f"{op} 1x4KiB": one["busy"][cell]["mean_us"])),
+        ]
+    return [one for one in found if one["values"]]
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return "failed"
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def verdict(met: bool | None) -> str:
+    return "" if met is None else "met" if met else "MISSED"
+
+
+def show_rounds(document: dict, stream) -> None:
+    variants, labels = document["variants"], document["labels"]
+    subject = document["subject"]
+    others = [key for key in variants if key != subject]
+    columns = ["work", "op", "unit", *(labels[key] for key in variants)]
+    for key in others:
+        columns += [f"/ {labels[key]}"]
+    columns += ["target", "verdict", "verified"]
+    by_cell = {(one["workload"], one["op"], one["against"]): one for one in document["ratios"]}
+    rows = []
+    for row in document["medians"]:
+        metric = "p50_us" if better_is_lower(row["workload"]) else "gbps"
+        line = [row["workload"], row["op"], "p50 us" if metric == "p50_us" else "GB/s"]
+        line += [number(row["cells"][key][metric]) for key in variants]
+        found = [by_cell[row["workload"], row["op"], key] for key in others]
+        line += [f"{one['ratio']:.2f}" if one["ratio"] is not None else "-" for one in found]
+        judged = next((one for one in found if one["limit"]), None)
+        line += [judged["limit"] if judged else "", verdict(judged["met"]) if judged else ""]
+        good = sum(row["cells"][key]["rounds_verified"] for key in variants)
+        line += [f"{good} of {sum(row['cells'][key]['rounds'] for key in variants)}"]
+        rows.append(line)
+    title = (f"{labels[subject]} against NIXL's UCX: medians of {document['settings']['rounds']} "
+             "alternating rounds")
+    write_table(title, columns, rows, stream)
+
+
+def show_costs(document: dict, stream) -> None:
+    variants, labels = document["variants"], document["labels"]
+    if not document["figures"]:
+        return
+    rows = []
+    for one in document["figures"]:
+        values = [number(one["values"][key]) if key in one["values"] else "-" for key in variants]
+        rows.append([one["name"], one["unit"], *values, one["limit"] or "", verdict(one["met"])])
+    columns = ["cost", "unit", *(labels[key] for key in variants), "target", "verdict"]
+    write_table(f"Costs ({document['settings']['descriptors']:,} descriptors of 2 KiB)", columns,
+                rows, stream)
+
+
+def show_notes(document: dict, stream) -> None:
+    load, cores = document["machine"]["load_average"][0], document["machine"]["cores"]
+    if load > QUIET_LOAD_SHARE * cores:
+        print(f"note: load average {load:.1f} on {cores} cores at the start; other programs were "
+              "using the machine, so these figures are not for conclusions", file=stream)
+    for key, found in document["calibration"].items():
+        scores = ", ".join(f"{mode} {number(score)}" for mode, score in found["score"].items())
+        print(f"{document['labels'][key]}: target makes progress by {found['chosen']} "
+              f"(geometric means in GB/s: {scores})", file=stream)
+    for failure in document["failures"]:
+        print(f"FAILED {failure['variant']}, {failure['where']}: {failure['error']}", file=stream)
+    judged = [one for one in [*document["ratios"], *document["figures"]]
+              if one["met"] is not None]
+    if judged:
+        print(f"targets met: {sum(one['met'] for one in judged)} of {len(judged)}", file=stream)
+
+
+def draw(document: dict, path) -> None:
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    colors = {"WRITE": "#1f5fa8", "READ": "#d9822b"}
+    labels, subject = document["labels"], document["subject"]
+    others = [key for key in document["variants"] if key != subject]
+    figure_, (upper, lower) = pyplot.subplots(2, 1, figsize=(11, 9.5), height_ratios=(3, 2),
+                                              constrained_layout=True)
+    _draw_ratios(upper, document, colors, labels, subject, others)
+    _draw_latency(lower, document, colors)
+    machine = document["machine"]
+    figure_.suptitle(f"NIXL {document['versions']['nixl-cu12']}, two processes, "
+                     f"{machine['cores']} cores, {machine['cpu']}", fontsize=10)
+    figure_.savefig(path, dpi=130)
+    pyplot.close(figure_)
+
+
+def _scale(axes, heights: list[float]) -> None:
+    """A logarithmic axis where the small bars would vanish beside the large ones."""
+    shown = [height for height in heights if height > 0]
+    if shown and max(shown) > LOG_SCALE_FROM * min(shown):
+        axes.set_yscale("log")
+
+
+def _draw_ratios(axes, document, colors, labels, subject, others) -> None:
+    rated = [row["workload"] for row in document["medians"]
+             if row["op"] == OPERATIONS[0] and not better_is_lower(row["workload"])]
+    values = {(one["workload"], one["op"], one["against"]): one["ratio"]
+              for one in document["ratios"] if one["metric"] == "gbps"}
+    series = [(op, key) for key in others for op in OPERATIONS]
+    width = 0.8 / max(1, len(series))
+    for index, (op, key) in enumerate(series):
+        heights = [values.get((name, op, key)) or 0 for name in rated]
+        places = [place + (index - (len(series) - 1) / 2) * width for place in range(len(rated))]
+        first = key == others[0]
+        bars = axes.bar(places, heights, width * 0.92, color=colors[op],
+                        alpha=1.0 if first else 0.45, hatch=None if first else "//",
+                        edgecolor="white", label=f"{op} / {labels[key]}")
+        axes.bar_label(bars, [f"{height:.2f}" if height else "failed" for height in heights],
+                       fontsize=8, padding=2)
+    axes.axhline(1.0, color="black", linewidth=1)
+    _scale(axes, [value or 0 for value in values.values()])
+    axes.set_xticks(range(len(rated)), rated)
+    axes.set_ylabel("throughput ratio (higher is better)")
+    axes.set_title(f"Throughput of {labels[subject]} divided by the peer's, "
+                   f"median of {document['settings']['rounds']} rounds")
+    axes.margins(y=0.12)
+    if series:
+        axes.legend(ncols=2, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_latency(axes, document, colors) -> None:
+    rows = [row for row in document["medians"] if row["workload"] in ("1x4KiB", "1x64KiB")]
+    names = sorted({row["workload"] for row in rows}, key=lambda name: len(name))
+    groups = [(name, key) for name in names for key in document["variants"]]
+    for index, op in enumerate(OPERATIONS):
+        cells = {row["workload"]: row["cells"] for row in rows if row["op"] == op}
+        heights = [cells[name][key]["p50_us"] or 0 for name, key in groups]
+        places = [place + (index - 0.5) * 0.4 for place in range(len(groups))]
+        bars = axes.bar(places, heights, 0.37, color=colors[op], label=op)
+        axes.bar_label(bars, [f"{height:.1f}" if height else "failed" for height in heights],
+                       fontsize=8, padding=2)
+    _scale(axes, [cell["p50_us"] or 0 for row in rows
+                  for cell in row["cells"].values()])
+    axes.set_xticks(range(len(groups)),
+                    [f"{document['labels'][key]}\n{name}" for name, key in groups], fontsize=9)
+    axes.set_ylabel("p50 in us (lower is better)")
+    axes.set_title("Latency of one small transfer, post to done")
+    axes.margins(y=0.15)
+    axes.legend(fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
