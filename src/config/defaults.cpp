@@ -51,7 +51,7 @@ std::string allowed_of(const KeySpec& spec, const Field& field) {
     return "true, false";
   }
   const std::string numbers = std::to_string(spec.minimum) + ".." + std::to_string(spec.maximum);
-  const std::string more(spec.allowed);
+  std::string more(spec.allowed);
   if (std::holds_alternative<std::string*>(field)) {
     return more;
   }

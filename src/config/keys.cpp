@@ -120,11 +120,12 @@ constexpr std::array kKeySpecs = {
     integer(ORBITE_KEY(advertise.port), {0, kPortMax},
             "port that peers are told to connect to; 0 is the port listened on"),
 
-    boolean(ORBITE_KEY(local.enabled), "whether transfers within one engine may be plain copies"),
+    boolean(ORBITE_KEY(local.enabled),
+            "whether an engine's transfers to itself are copies within the process"),
 
     boolean(ORBITE_KEY(tcp.enabled), "whether to listen for peers and connect to them over TCP"),
     string(ORBITE_KEY(tcp.source_address), {accepts_empty_or_unicast_address, kSourceAddresses},
-           "address that outgoing connections come from; \"\" lets the system choose"),
+           "address that connections to other hosts come from; \"\" lets the system choose"),
     integer(ORBITE_KEY(tcp.bulk_lanes_per_peer), {1, 16},
             "connections for large transfers to each peer, beside the one for small transfers"),
     integer(ORBITE_KEY(tcp.connect_timeout_ms), {10, 10 * kMinuteMs, "ms"},
@@ -151,7 +152,7 @@ constexpr std::array kKeySpecs = {
            {accepts_congestion_control, "0..15 of the characters a-z A-Z 0-9 _ -"},
            "congestion control of connections over loopback; \"\" leaves that of the system"),
     integer(ORBITE_KEY(tcp.keepalive_idle_ms), {1'000, kHourMs, "ms"},
-            "silence after which a connection is probed, in whole seconds rounded up"),
+            "silence after which a connection is probed, in whole seconds rounded down"),
 
     integer(ORBITE_KEY(transfer.default_timeout_ms), {0, kDayMs, "ms"},
             "deadline of a request that brings none, counted from its post; 0 is none"),

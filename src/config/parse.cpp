@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -124,11 +123,11 @@ class SyntaxCheck final : public nlohmann::json_sax<nlohmann::json> {
   bool parse_error(std::size_t position, const std::string& last_token,
                    const nlohmann::json::exception& exception) override;
 
-  [[nodiscard]] Error error() const { return *error_; }
+  [[nodiscard]] Error error() const { return error_; }
 
  private:
   std::string_view document_;
-  std::optional<Error> error_;
+  Error error_{ErrorCode::kBadConfig};
 };
 
 bool SyntaxCheck::parse_error(std::size_t position, const std::string&,
@@ -176,7 +175,7 @@ class Binder final : public nlohmann::json_sax<nlohmann::json> {
   bool check_relations();
 
   [[nodiscard]] Config take_config() { return std::move(config_); }
-  [[nodiscard]] Error error() const { return *error_; }
+  [[nodiscard]] Error error() const { return error_; }
 
  private:
   enum class Level { kDocument, kSections, kKeys, kList, kDone };
@@ -195,7 +194,7 @@ class Binder final : public nlohmann::json_sax<nlohmann::json> {
   [[nodiscard]] std::string path() const;
 
   Config config_;
-  std::optional<Error> error_;
+  Error error_{ErrorCode::kBadConfig};
   Level level_ = Level::kDocument;
   // Names of the table, not of the document, so there is at most one of each.
   std::vector<std::string_view> sections_seen_;
@@ -328,7 +327,6 @@ bool Binder::start_object(std::size_t) {
       return true;
     case Level::kSections:
       level_ = Level::kKeys;
-      keys_seen_.clear();
       return true;
     case Level::kKeys:
     case Level::kList:

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace orbite::tool {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;
+/// The command line was not understood; nothing was done.
+inline constexpr int kExitUsage = 2;
+
+enum class Format { kText, kJson, kMarkdown };
+
+// Every command writes its result to standard output, its errors to standard error, and returns an
+// exit code.
+
+/// `file`: the configuration; none is the file that ORBITE_CONFIG names, or else the defaults.
+int run_info(const std::optional<std::string>& file, Format format);
+int run_config_check(const std::string& file);
+int run_config_defaults(Format format);
+
+/// kExitFailed, with a message, when standard output cannot be written.
+int write_output(const std::string& text);
+void write_error(const std::string& text);
+
+}  // namespace orbite::tool

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `orbite` command.
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+
+namespace orbite::tool {
+
+int write_output(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!written || std::fflush(stdout) != 0) {
+    write_error("standard output cannot be written");
+    return kExitFailed;
+  }
+  return kExitOk;
+}
+
+void write_error(const std::string& text) { std::fprintf(stderr, "orbite: %s\n", text.c_str()); }
+
+namespace {
+
+struct Arguments {
+  bool json = false;
+  bool markdown = false;
+  std::optional<std::string> config_file;
+  std::string checked_file;
+};
+
+/// As it is typed: `orbite config`.
+std::string full_name(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : full_name(*parent) + ' ' + app.get_name();
+}
+
+std::string names_of_commands(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    names += names.empty() ? "" : ", ";
+    names += command->get_name();
+  }
+  return names;
+}
+
+/// The command that was chosen below `app`; when there is none, says which there are.
+const CLI::App* chosen_command(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  if (!chosen.empty()) {
+    return chosen.front();
+  }
+  const std::vector<std::string> rest = app.remaining();
+  const std::string problem = rest.empty() ? "a command is missing"
+                              : rest.front().starts_with('-')
+                                  ? "unknown option '" + rest.front() + "'"
+                                  : "unknown command '" + rest.front() + "'";
+  const std::string name = full_name(app);
+  write_error(problem + "; commands of " + name + ": " + names_of_commands(app) + " (see " + name +
+              " --help)");
+  return nullptr;
+}
+
+int run(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("OrbiTE, a transfer engine and NIXL backend", "orbite");
+  app.set_version_flag("--version", std::string("orbite ") + ORBITE_VERSION);
+  app.allow_extras();
+
+  CLI::App* info = app.add_subcommand("info", "Version, transports and addresses of an engine");
+  info->add_flag("--json", arguments.json, "Write JSON");
+  info->add_option("--config", arguments.config_file,
+                   "Configuration file; default: the file that ORBITE_CONFIG names, or none")
+      ->type_name("FILE");
+
+  CLI::App* config = app.add_subcommand("config", "Check a configuration, or list every key");
+  config->allow_extras();
+  CLI::App* check = config->add_subcommand(
+      "check", "Write ok and exit with 0, or name the key at fault and exit with 1");
+  check->add_option("file", arguments.checked_file, "Configuration file")
+      ->type_name("FILE")
+      ->required();
+  CLI::App* defaults =
+      config->add_subcommand("defaults", "Every key with its default, type, range and meaning");
+  CLI::Option* json = defaults->add_flag("--json", arguments.json, "Write JSON");
+  defaults->add_flag("--markdown", arguments.markdown, "Write a page of Markdown")->excludes(json);
+
+  for (CLI::App* command : {info, check, defaults}) {
+    command->allow_extras(false);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    // --help and --version.
+    return app.exit(success) == 0 ? write_output("") : kExitFailed;
+  } catch (const CLI::ParseError& error) {
+    write_error(std::string(error.what()) + " (see --help)");
+    return kExitUsage;
+  }
+
+  const CLI::App* command = chosen_command(app);
+  if (command == config) {
+    command = chosen_command(*config);
+  }
+  const Format format = arguments.json       ? Format::kJson
+                        : arguments.markdown ? Format::kMarkdown
+                                             : Format::kText;
+  if (command == info) {
+    return run_info(arguments.config_file, format);
+  }
+  if (command == check) {
+    return run_config_check(arguments.checked_file);
+  }
+  if (command == defaults) {
+    return run_config_defaults(format);
+  }
+  return kExitUsage;
+}
+
+}  // namespace
+}  // namespace orbite::tool
+
+int main(int argc, char** argv) {
+  try {
+    return orbite::tool::run(argc, argv);
+  } catch (const std::exception& exception) {
+    orbite::tool::write_error(exception.what());
+    return orbite::tool::kExitFailed;
+  }
+}
