@@ -59,6 +59,12 @@ class IntervalIndex {
   /// Nodes on the longest way from the root.
   [[nodiscard]] std::size_t height() const noexcept { return height_below(root_); }
 
+  /// The order, the heap, every largest end and the number of nodes are what they should be. O(n).
+  [[nodiscard]] bool is_consistent() const noexcept {
+    std::size_t count = 0;
+    return is_consistent_below(root_, count) && count == size_;
+  }
+
  private:
   static constexpr std::uint32_t kNil = std::numeric_limits<std::uint32_t>::max();
   using Key = std::pair<std::uint64_t, std::uint64_t>;
@@ -188,6 +194,27 @@ class IntervalIndex {
     return node == kNil
                ? 0
                : 1 + std::max(height_below(nodes_[node].left), height_below(nodes_[node].right));
+  }
+
+  [[nodiscard]] bool is_consistent_below(std::uint32_t node, std::size_t& count) const noexcept {
+    if (node == kNil) {
+      return true;
+    }
+    const Node& it = nodes_[node];
+    ++count;
+    std::uint64_t max_end = it.end;
+    for (const std::uint32_t child : {it.left, it.right}) {
+      if (child == kNil) {
+        continue;
+      }
+      const Node& below = nodes_[child];
+      if ((below.key < it.key) != (child == it.left) || below.priority > it.priority) {
+        return false;
+      }
+      max_end = std::max(max_end, below.max_end);
+    }
+    return it.max_end == max_end && is_consistent_below(it.left, count) &&
+           is_consistent_below(it.right, count);
   }
 
   std::vector<Node> nodes_;

@@ -93,8 +93,8 @@ class Channel final : public transfer::Flow {
     caller_seen_ns_.store(now_ns, std::memory_order_relaxed);
   }
 
-  // On the worker's list of channels to look after; guarded by the list's mutex.
-  bool listed = false;
+  /// On the worker's list of channels to look after. See TcpTransport::list().
+  std::atomic<bool> listed{false};
 
  private:
   Environment& environment_;

@@ -105,11 +105,27 @@ Result<void> TcpTransport::submit(transfer::Flow& flow, transfer::Slice& slice) 
 }
 
 void TcpTransport::list(const std::shared_ptr<Channel>& channel) {
+  // Acquire/release with unlist_idle(): whoever queued work before it looked sees the flag down, or
+  // its work is seen there.
+  if (channel->listed.load(std::memory_order_acquire)) {
+    return;
+  }
   const std::lock_guard lock(mutex_);
-  if (!channel->listed) {
-    channel->listed = true;
+  if (!channel->listed.exchange(true, std::memory_order_acq_rel)) {
     listed_.push_back(channel);
     needs_worker_.store(true, std::memory_order_seq_cst);
+  }
+}
+
+/// Takes an idle channel off the list, unless work came meanwhile.
+void TcpTransport::unlist_idle(const std::shared_ptr<Channel>& channel) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase(listed_, channel);
+    channel->listed.store(false, std::memory_order_release);
+  }
+  if (channel->busy() || planner_.waiting(*channel)) {
+    list(channel);
   }
 }
 
@@ -141,11 +157,16 @@ Result<void> TcpTransport::connect(transfer::Flow& flow, base::Nanoseconds timeo
   Channel& channel = channel_of(flow);
   channel.want_connection();
   {
-    const std::lock_guard lock(mutex_);
-    const auto found = channels_.find(key_of(channel.connection().epoch));
-    if (found != channels_.end() && found->second.get() == &channel && !channel.listed) {
-      channel.listed = true;
-      listed_.push_back(found->second);
+    std::shared_ptr<Channel> shared;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = channels_.find(key_of(channel.connection().epoch));
+      if (found != channels_.end() && found->second.get() == &channel) {
+        shared = found->second;
+      }
+    }
+    if (shared != nullptr) {
+      list(shared);
     }
     needs_worker_.store(true, std::memory_order_seq_cst);
   }
@@ -308,23 +329,14 @@ base::Nanoseconds TcpTransport::on_tick(base::Nanoseconds now_ns) {
   base::Nanoseconds sleep_ns = kIdleSleep;
   for (const auto& channel : channels) {
     look_after(*channel, now_ns);
-  }
-  if (!channels.empty()) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(listed_, [&](const std::shared_ptr<Channel>& channel) {
-      if (channel->busy() || planner_.waiting(*channel)) {
-        sleep_ns =
-            std::min(sleep_ns, now_ns < channel->caller_seen_ns() + kCallerSilence ? kCallerSilence
-                                                                                   : kTimersPeriod);
-        return false;
-      }
-      if (channel->unproved() > 0 || now_ns < channel->caller_seen_ns() + kLinger) {
-        sleep_ns = std::min(sleep_ns, kLinger);
-        return false;
-      }
-      channel->listed = false;
-      return true;
-    });
+    if (channel->busy() || planner_.waiting(*channel)) {
+      const bool caller_is_active = now_ns < channel->caller_seen_ns() + kCallerSilence;
+      sleep_ns = std::min(sleep_ns, caller_is_active ? kCallerSilence : kTimersPeriod);
+    } else if (channel->unproved() > 0 || now_ns < channel->caller_seen_ns() + kLinger) {
+      sleep_ns = std::min(sleep_ns, kLinger);
+    } else {
+      unlist_idle(channel);
+    }
   }
   if (now_ns >= timers_checked_ns_ + kTimersPeriod) {
     timers_checked_ns_ = now_ns;
@@ -349,7 +361,7 @@ void TcpTransport::forget_idle_channels() {
     const std::lock_guard lock(mutex_);
     for (auto it = channels_.begin(); it != channels_.end();) {
       const std::shared_ptr<Channel>& channel = it->second;
-      if (channel->listed) {
+      if (channel->listed.load(std::memory_order_acquire)) {
         ++it;
       } else if (channel->sockets() > 0) {
         with_sockets.push_back(channel);

@@ -76,6 +76,7 @@ class TcpTransport final : public transfer::Transport {
   ErrorCode admit(const wire::ClientHello& hello);
   ErrorCode drain(const base::SourceEpoch& client, std::uint64_t lane_id);
   void list(const std::shared_ptr<Channel>& channel);
+  void unlist_idle(const std::shared_ptr<Channel>& channel);
   void look_after(Channel& channel, base::Nanoseconds now_ns);
   void forget_idle_channels();
 

@@ -18,8 +18,8 @@ std::vector<Block> scattered(std::size_t count, std::size_t length, std::size_t 
   return blocks;
 }
 
-void expect_moved(const Node& from, const Node& to, const std::vector<Block>& blocks,
-                  bool reversed, const std::vector<std::uint8_t>& before) {
+void expect_moved(const Node& from, const Node& to, const std::vector<Block>& blocks, bool reversed,
+                  const std::vector<std::uint8_t>& before) {
   std::vector<std::uint8_t> model = before;
   for (const Block& block : blocks) {
     const std::size_t source = reversed ? block.remote : block.local;
@@ -93,8 +93,7 @@ TEST(EngineTransferPassive, TargetNeedsNoCallFromItsApplication) {
   Node b("b", 32 << 20);
   a.know("b", b);
   a.fill(9);
-  const Handle request =
-      test::prepare(a, b, Operation::kWrite, {{0, 0, 32 << 20}}).value();
+  const Handle request = test::prepare(a, b, Operation::kWrite, {{0, 0, 32 << 20}}).value();
   ASSERT_TRUE(a.engine->post(request, {}).has_value());
   ASSERT_TRUE(test::eventually([&] { return a.engine->query(request)->terminal(); }));
   EXPECT_EQ(a.engine->query(request)->logical, Logical::kSuccess);
