@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "entries.hpp"
+
+namespace orbite::testing {
+namespace {
+
+void null_output(Arguments& arguments) { arguments.output = nullptr; }
+void null_result(Arguments& arguments) { arguments.result = nullptr; }
+void null_state(Arguments& arguments) { arguments.state = nullptr; }
+void null_size(Arguments& arguments) { arguments.size = nullptr; }
+void null_name_size(Arguments& arguments) { arguments.name_size = nullptr; }
+void null_input(Arguments& arguments) { arguments.input = nullptr; }
+void null_name(Arguments& arguments) { arguments.name_in = nullptr; }
+
+orbite_nixl_record_t* result_head(Arguments& arguments) { return &arguments.result_record.record; }
+
+std::vector<Entry> engine_entries() {
+  return {
+      {.name = "AbiQuery",
+       .call = [](Arguments& a) { return orbite_nixl_abi_query(a.abi, a.error); },
+       .takes_engine = false,
+       .nulls = {[](Arguments& a) { a.abi = nullptr; }},
+       .can_fail = false},
+      {.name = "EngineCreate",
+       .call = [](Arguments& a) { return orbite_nixl_engine_create(a.options, a.output, a.error); },
+       .takes_engine = false,
+       .nulls = {null_output, [](Arguments& a) { a.options = nullptr; },
+                 [](Arguments& a) { a.options_record.name = nullptr; },
+                 [](Arguments& a) { a.options_record.config = nullptr; }},
+       .heads = {[](Arguments& a) { return &a.options_record.record; }}},
+      {.name = "EngineClose",
+       .call = [](Arguments& a) { return orbite_nixl_engine_close(a.engine, 0, a.close, a.error); },
+       .nulls = {[](Arguments& a) { a.close = nullptr; }},
+       .heads = {[](Arguments& a) { return &a.close_record.record; }},
+       .can_fail = false},
+      {.name = "EngineRelease",
+       .call = [](Arguments& a) { return orbite_nixl_engine_release(a.engine, a.error); },
+       .can_fail = false},
+      {.name = "EngineInfo",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_engine_info(a.engine, reinterpret_cast<char*>(a.buffer_out.data()),
+                                            a.size, a.error);
+           },
+       .nulls = {null_size},
+       .can_fail = false},
+  };
+}
+
+std::vector<Entry> memory_entries() {
+  return {
+      {.name = "MemoryRegister",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_memory_register(a.engine, a.memory, a.output, a.error);
+           },
+       .nulls = {null_output, [](Arguments& a) { a.memory = nullptr; }},
+       .heads = {[](Arguments& a) { return &a.memory_record.record; }}},
+      {.name = "MemoryDeregister",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_memory_deregister(a.engine, a.handle, a.state, a.error);
+           }},
+      {.name = "MemoryQuery",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_memory_query(a.engine, a.handle, a.state, a.error);
+           },
+       .nulls = {null_state}},
+      {.name = "MemoryExport",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_memory_export(a.engine, a.handle, a.buffer_out.data(), a.size,
+                                              a.error);
+           },
+       .nulls = {null_size}},
+  };
+}
+
+std::vector<Entry> peer_entries() {
+  return {
+      {.name = "PeerExport",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_peer_export(a.engine, a.buffer_out.data(), a.size, a.error);
+           },
+       .nulls = {null_size},
+       .can_fail = false},
+      {.name = "PeerSelf",
+       .call = [](Arguments& a) { return orbite_nixl_peer_self(a.engine, a.output, a.error); },
+       .nulls = {null_output},
+       .can_fail = false},
+      {.name = "PeerImport",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_peer_import(a.engine, a.name_in, 5, a.input, a.bytes.size(),
+                                            a.output, a.error);
+           },
+       .nulls = {null_output, null_input, null_name}},
+      {.name = "PeerConnect",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_peer_connect(a.engine, a.handle, 1'000'000, a.error);
+           }},
+      {.name = "PeerRetire",
+       .call = [](Arguments& a) { return orbite_nixl_peer_retire(a.engine, a.handle, a.error); }},
+      {.name = "PeerConfirmFenced",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_peer_confirm_fenced(a.engine, a.handle, a.error);
+           }},
+      {.name = "RangeImport",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_range_import(a.engine, a.handle, a.input, a.bytes.size(),
+                                             a.memory_record.address, a.memory_record.length,
+                                             a.output, a.error);
+           },
+       .nulls = {null_output, null_input}},
+      {.name = "RangeLocal",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_range_local(a.engine, a.handle, a.output, a.error);
+           },
+       .nulls = {null_output}},
+      {.name = "RangeRelease",
+       .call = [](Arguments& a) { return orbite_nixl_range_release(a.engine, a.handle, a.error); }},
+  };
+}
+
+std::vector<Entry> request_entries() {
+  return {
+      {.name = "RequestPrepare",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_request_prepare(a.engine, a.prepare, a.output, a.error);
+           },
+       .nulls = {null_output, [](Arguments& a) { a.prepare = nullptr; },
+                 [](Arguments& a) { a.prepare_record.local = nullptr; },
+                 [](Arguments& a) { a.prepare_record.remote = nullptr; }},
+       .heads = {[](Arguments& a) { return &a.prepare_record.record; }}},
+      {.name = "RequestPost",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_request_post(a.engine, a.handle, a.post, a.result, a.error);
+           },
+       .nulls = {null_result, [](Arguments& a) { a.post_record.notification_bytes = 1; }},
+       .heads = {result_head, [](Arguments& a) { return &a.post_record.record; }}},
+      {.name = "RequestCheck",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_request_check(a.engine, a.handle, a.result, a.error);
+           },
+       .nulls = {null_result},
+       .heads = {result_head}},
+      {.name = "RequestQuery",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_request_query(a.engine, a.handle, a.result, a.error);
+           },
+       .nulls = {null_result},
+       .heads = {result_head}},
+      {.name = "RequestCancel",
+       .call =
+           [](Arguments& a) { return orbite_nixl_request_cancel(a.engine, a.handle, a.error); }},
+      {.name = "RequestRelease",
+       .call =
+           [](Arguments& a) { return orbite_nixl_request_release(a.engine, a.handle, a.error); }},
+      {.name = "RequestAbandon",
+       .call =
+           [](Arguments& a) { return orbite_nixl_request_abandon(a.engine, a.handle, a.error); }},
+      {.name = "NotificationSend",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_notification_send(a.engine, a.handle, a.input, a.bytes.size(),
+                                                  a.error);
+           },
+       .nulls = {null_input}},
+      {.name = "NotificationReceive",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_notification_receive(a.engine, a.name_out.data(), a.name_size,
+                                                     a.buffer_out.data(), a.size, a.error);
+           },
+       .nulls = {null_size, null_name_size},
+       .can_fail = false},
+  };
+}
+
+std::vector<Entry> all_entries() {
+  std::vector<Entry> all;
+  for (const auto& group :
+       {engine_entries(), memory_entries(), peer_entries(), request_entries()}) {
+    all.insert(all.end(), group.begin(), group.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> all = all_entries();
+  return all;
+}
+
+}  // namespace orbite::testing
