@@ -72,7 +72,9 @@ class TransferEngine {
   [[nodiscard]] const std::vector<std::uint8_t>& connection_blob() const noexcept;
   Handle self_peer();
   Result<Handle> import_peer(std::string_view name, std::span<const std::uint8_t> blob);
-  /// Blocks at most timeout_ns (0: the configured connect timeout).
+  /// Blocks until a connection stands and the peer has said which of its imported ranges are still
+  /// registered; those that are not are fenced. At most timeout_ns for each of the two (0: the
+  /// configured connect timeout).
   Result<void> connect_peer(Handle peer, std::uint64_t timeout_ns);
   Result<void> retire_peer(Handle peer);
   Result<void> confirm_peer_fenced(Handle peer);

@@ -180,7 +180,7 @@ ORBITE_NIXL_API orbite_nixl_status_t orbite_nixl_engine_close(orbite_nixl_engine
 /* Ends the handle and every handle made from it: from its first moment on they are STALE_HANDLE for
  * other threads. A call that another thread is inside ends first. Closes with the engine's
  * configured bound; what is unresolved after that goes to quarantine and the library stays in
- * memory. Blocks at most twice that bound. */
+ * memory. Blocks at most twice that bound and a second. */
 ORBITE_NIXL_API orbite_nixl_status_t orbite_nixl_engine_release(orbite_nixl_engine_t engine,
                                                                 orbite_nixl_error_t* error);
 

@@ -2,6 +2,7 @@
 #include "engine/impl.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
@@ -230,10 +231,41 @@ Result<void> TransferEngine::Impl::connect_peer(Handle handle, std::uint64_t tim
   ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<peer::Peer> peer, peers.find(handle));
   ORBITE_TRY(peer->check_live());
   ORBITE_ASSIGN_OR_RETURN(const policy::Route route, routes_.choose(peer->is_self(), 0));
-  const std::uint64_t configured_ns = options.config.tcp.connect_timeout_ms * base::kMillisecond;
-  return planner_.transport(route.transport)
-      ->connect(static_cast<transfer::Flow&>(*peer->link()),
-                timeout_ns == 0 ? configured_ns : timeout_ns);
+  if (timeout_ns == 0) {
+    timeout_ns = options.config.tcp.connect_timeout_ms * base::kMillisecond;
+  }
+  transfer::Transport& transport = *planner_.transport(route.transport);
+  auto& flow = static_cast<transfer::Flow&>(*peer->link());
+  ORBITE_TRY(transport.connect(flow, timeout_ns));
+  return peer->is_self() ? Result<void>() : verify_ranges(transport, flow, *peer, timeout_ns);
+}
+
+/// Asks the peer about every range of it that was imported, and fences those that it does not have
+/// any more: metadata that was sent once is never withdrawn.
+Result<void> TransferEngine::Impl::verify_ranges(transfer::Transport& transport,
+                                                 transfer::Flow& flow, const peer::Peer& peer,
+                                                 std::uint64_t timeout_ns) {
+  std::vector<std::shared_ptr<peer::RemoteRange>> imported;
+  std::vector<wire::RegistrationRef> registrations;
+  for (auto& range : ranges.all()) {
+    if (range->peer() == &peer && !range->fenced()) {
+      wire::RegistrationRef& entry = registrations.emplace_back();
+      entry.index = range->blob().index;
+      entry.generation = range->blob().generation;
+      std::memcpy(entry.key, range->blob().key.bytes.data(), sizeof(entry.key));
+      imported.push_back(std::move(range));
+    }
+  }
+  ORBITE_ASSIGN_OR_RETURN(const std::vector<wire::DescribedRange> described,
+                          transport.describe(flow, registrations, timeout_ns));
+  for (std::size_t i = 0; i < described.size(); ++i) {
+    const wire::RangeBlob& blob = imported[i]->blob();
+    if (described[i].live == 0 || described[i].address != blob.address ||
+        described[i].length != blob.length || described[i].access != blob.access) {
+      imported[i]->fence();
+    }
+  }
+  return {};
 }
 
 Result<void> TransferEngine::Impl::retire_peer(Handle handle) {

@@ -105,6 +105,8 @@ class TransferEngine::Impl {
   Result<wire::ConnectionBlob> make_connection_blob() const;
   Result<std::shared_ptr<peer::Peer>> make_peer(std::string name,
                                                 const wire::ConnectionBlob& connection, bool self);
+  Result<void> verify_ranges(transfer::Transport& transport, transfer::Flow& flow,
+                             const peer::Peer& peer, std::uint64_t timeout_ns);
   Result<Posting> accept_notification(std::optional<std::span<const std::uint8_t>> message);
   Result<std::vector<memory::RangeLoan>> take_loans(const transfer::Prepared& prepared);
   Result<void> check_repostable(const Request& request) const;
@@ -116,6 +118,8 @@ class TransferEngine::Impl {
     return *planner_.transport(execution.route().transport);
   }
   [[nodiscard]] std::vector<std::shared_ptr<transfer::Execution>> active_executions() const;
+
+  [[nodiscard]] std::string peers_json() const;
 
   void run_worker();
   base::Nanoseconds work_once(base::Nanoseconds now_ns);

@@ -28,8 +28,9 @@ std::array<std::string_view, N> words_of(std::string_view line) {
 
 std::optional<std::uint64_t> number(std::string_view text, int base) {
   std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value, base);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, value, base);
   if (text.empty() || error != std::errc{} || stop != end) {
     return std::nullopt;
   }

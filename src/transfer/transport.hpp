@@ -6,14 +6,15 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <string>
-#include <string_view>
+#include <span>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "peer/peer.hpp"
 #include "policy/route_table.hpp"
 #include "transfer/execution.hpp"
+#include "wire/frame.hpp"
 
 namespace orbite::transfer {
 
@@ -93,6 +94,11 @@ class Transport {
   virtual void drive(Flow& flow, WorkLimit& limit, Driver driver) = 0;
   /// Waits at most `timeout_ns` until the peer can be reached.
   virtual Result<void> connect(Flow& flow, base::Nanoseconds timeout_ns) = 0;
+  /// What the peer says of those registrations now, one answer for each, in order; waits at most
+  /// `timeout_ns`. kUnsupported where there is nobody to ask.
+  virtual Result<std::vector<wire::DescribedRange>> describe(
+      Flow& flow, std::span<const wire::RegistrationRef> registrations,
+      base::Nanoseconds timeout_ns) = 0;
   /// An operator's word that the peer is fenced: everything unproved of it is retired.
   virtual void confirm_fenced(Flow& flow) = 0;
   /// Slices accepted and not retired whose proof of retirement is being sought.

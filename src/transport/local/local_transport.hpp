@@ -34,6 +34,11 @@ class LocalTransport final : public transfer::Transport, private transfer::Compl
   Result<void> connect(transfer::Flow& /*flow*/, base::Nanoseconds /*timeout_ns*/) override {
     return {};
   }
+  Result<std::vector<wire::DescribedRange>> describe(
+      transfer::Flow& /*flow*/, std::span<const wire::RegistrationRef> /*registrations*/,
+      base::Nanoseconds /*timeout_ns*/) override {
+    return fail(ErrorCode::kUnsupported, "our own registrations are not described");
+  }
   void confirm_fenced(transfer::Flow& /*flow*/) override {}
   [[nodiscard]] std::uint64_t unproved(transfer::Flow& /*flow*/) override { return 0; }
 

@@ -40,6 +40,25 @@ transfer::Slice* SliceQueue::pop_front() noexcept {
   return slice;
 }
 
+void DescribeCall::report(ErrorCode code) {
+  const std::lock_guard lock(mutex_);
+  code_ = code;
+  changed_.notify_all();
+}
+
+Result<void> DescribeCall::wait(base::Nanoseconds timeout_ns) {
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
+                         [&] { return code_.has_value(); })) {
+    return fail(ErrorCode::kPeerSilent, "no description within %llu ms",
+                static_cast<unsigned long long>(timeout_ns / base::kMillisecond));
+  }
+  if (*code_ != ErrorCode::kOk) {
+    return fail(*code_, "no description of its registrations");
+  }
+  return {};
+}
+
 Channel::Channel(Environment& environment, transfer::Planner& planner, LaneDirectory& directory,
                  const std::string& peer_name, const wire::ConnectionBlob& connection)
     : environment_(environment), peer_name_(peer_name), connection_(connection) {
@@ -91,6 +110,26 @@ transfer::Slice* Channel::pull(policy::QosClass qos, std::uint64_t bytes_max) {
 bool Channel::has_pending(policy::QosClass qos) {
   const std::lock_guard lock(mutex_);
   return pending_[static_cast<std::size_t>(qos)].front() != nullptr;
+}
+
+void Channel::push_describe(std::shared_ptr<DescribeCall> call) {
+  const std::lock_guard lock(mutex_);
+  describes_.push_back(std::move(call));
+}
+
+std::shared_ptr<DescribeCall> Channel::pull_describe() {
+  const std::lock_guard lock(mutex_);
+  if (describes_.empty()) {
+    return nullptr;
+  }
+  std::shared_ptr<DescribeCall> call = std::move(describes_.front());
+  describes_.pop_front();
+  return call;
+}
+
+bool Channel::has_describe() {
+  const std::lock_guard lock(mutex_);
+  return !describes_.empty();
 }
 
 transfer::Slice* Channel::extract_pending_of(const transfer::Execution& execution) {
@@ -182,7 +221,7 @@ bool Channel::busy() {
       return true;
     }
   }
-  return connection_wanted() || has_pending(policy::QosClass::kLatency) ||
+  return connection_wanted() || has_describe() || has_pending(policy::QosClass::kLatency) ||
          has_pending(policy::QosClass::kBulk);
 }
 

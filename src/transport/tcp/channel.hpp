@@ -4,13 +4,16 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "transfer/transport.hpp"
 #include "transport/tcp/environment.hpp"
+#include "wire/frame.hpp"
 #include "wire/metadata.hpp"
 
 namespace orbite::transport::tcp {
@@ -37,6 +40,30 @@ class SliceQueue {
   std::uint32_t count_ = 0;
 };
 
+/// One question to a peer about registrations of its own, and somebody waiting for the answer.
+class DescribeCall {
+ public:
+  explicit DescribeCall(std::span<const wire::RegistrationRef> registrations)
+      : registrations_(registrations.begin(), registrations.end()),
+        described_(registrations.size()) {}
+
+  [[nodiscard]] const std::vector<wire::RegistrationRef>& registrations() const noexcept {
+    return registrations_;
+  }
+  /// Filled by the lane that asked, before it reports; read by the caller after wait().
+  [[nodiscard]] std::vector<wire::DescribedRange>& described() noexcept { return described_; }
+
+  void report(ErrorCode code);
+  Result<void> wait(base::Nanoseconds timeout_ns);
+
+ private:
+  const std::vector<wire::RegistrationRef> registrations_;
+  std::vector<wire::DescribedRange> described_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<ErrorCode> code_;
+};
+
 /// Our lanes to one peer epoch: one for latency work, some for bulk, one for control (drains), each
 /// connected when it is first needed and closed when it has been idle.
 class Channel final : public transfer::Flow {
@@ -59,6 +86,9 @@ class Channel final : public transfer::Flow {
   /// The next slice for a lane of that class whose size is at most `bytes_max`, or nullptr.
   transfer::Slice* pull(policy::QosClass qos, std::uint64_t bytes_max);
   [[nodiscard]] bool has_pending(policy::QosClass qos);
+  void push_describe(std::shared_ptr<DescribeCall> call);
+  std::shared_ptr<DescribeCall> pull_describe();
+  [[nodiscard]] bool has_describe();
   transfer::Slice* extract_pending_of(const transfer::Execution& execution);
   transfer::Slice* extract_all_pending(policy::QosClass qos);
 
@@ -106,6 +136,7 @@ class Channel final : public transfer::Flow {
 
   std::mutex mutex_;
   std::array<SliceQueue, policy::kQosClasses> pending_;
+  std::deque<std::shared_ptr<DescribeCall>> describes_;
 
   std::atomic<std::uint32_t> waiters_{0};  ///< relaxed: the worker's next look sees it
   std::mutex connect_mutex_;

@@ -139,8 +139,8 @@ bool Lane::wants_connection() {
   if (class_ == wire::LaneClass::kControl) {
     return channel_.unproved() > 0;
   }
-  return channel_.has_pending(qos()) ||
-         (class_ == wire::LaneClass::kLatency && channel_.connection_wanted());
+  return channel_.has_pending(qos()) || (class_ == wire::LaneClass::kLatency &&
+                                         (channel_.connection_wanted() || channel_.has_describe()));
 }
 
 // ---- Lane: connecting
@@ -218,6 +218,11 @@ void Lane::connect_failed(ErrorCode code, int native_errno, const char* what) {
   environment_.counters.lanes_failed.add();
   channel_.report_unreachable(Error::make_native(code, native_errno, "peer '%.64s': %s",
                                                  channel_.peer_name().c_str(), what));
+  if (class_ == wire::LaneClass::kLatency) {
+    while (const auto call = channel_.pull_describe()) {
+      call->report(code);
+    }
+  }
   if (class_ != wire::LaneClass::kControl) {
     fail_pending_if_alone(code, native_errno);
   }
@@ -393,6 +398,12 @@ bool Lane::build_next_frame() {
     drains_wanted_ = false;
     return false;
   }
+  if (class_ == wire::LaneClass::kLatency) {
+    if (auto call = channel_.pull_describe()) {
+      build_describe_frame(std::move(call));
+      return true;
+    }
+  }
   while (true) {
     const std::uint64_t in_flight_max = environment_.config.tcp.lane_bytes_in_flight_max;
     transfer::Slice* const slice = channel_.pull(
@@ -403,9 +414,6 @@ bool Lane::build_next_frame() {
     if (slice->execution->stopped()) {
       drop_stopped(*slice);
       continue;
-    }
-    if (in_flight_.empty()) {
-      progress_ns_ = environment_.clock.now_ns();
     }
     build_payload_frame(*slice);
     return true;
@@ -431,45 +439,47 @@ void Lane::add_local_parts(const transfer::Slice& slice, IoCursor& cursor) const
   ORBITE_CHECK(left == 0);
 }
 
-void Lane::build_payload_frame(transfer::Slice& slice) {
-  const transfer::Execution& execution = *slice.execution;
-  const bool is_notification_only = slice.bytes == 0;
-  const bool is_read = !is_notification_only && execution.operation() == Operation::kRead;
-
-  wire::RequestHeader header;
-  header.type = static_cast<std::uint8_t>(is_notification_only ? wire::FrameType::kNotify
-                                          : is_read            ? wire::FrameType::kRead
-                                                               : wire::FrameType::kWrite);
-  header.frame_id = next_frame_id_++;
-  header.payload_bytes = slice.bytes;
-  header.extent_count = slice.extent_count;
-
+/// The tables of a frame: each change of range begins a new entry, as the planner counted them.
+void Lane::fill_tables(const transfer::Slice& slice) {
   table_scratch_.clear();
-  std::vector<wire::WireExtent>& wire_extents = extent_scratch_;
-  wire_extents.clear();
+  extent_scratch_.clear();
   std::uint64_t left = slice.bytes;
   std::uint64_t skip = slice.first_skip;
   std::uint32_t last_remote = UINT32_MAX;
   for (std::uint32_t i = 0; i < slice.extent_count; ++i) {
-    const transfer::Extent& extent = execution.prepared()->extents[slice.first_extent + i];
-    const peer::RemoteRange& remote = *execution.prepared()->remotes[extent.remote_index];
+    const transfer::Prepared& prepared = *slice.execution->prepared();
+    const transfer::Extent& extent = prepared.extents[slice.first_extent + i];
+    const wire::RangeBlob& remote = prepared.remotes[extent.remote_index]->blob();
     if (extent.remote_index != last_remote) {
       wire::RegistrationRef& entry = table_scratch_.emplace_back();
-      entry.index = remote.blob().index;
-      entry.generation = remote.blob().generation;
-      std::memcpy(entry.key, remote.blob().key.bytes.data(), sizeof(entry.key));
+      entry.index = remote.index;
+      entry.generation = remote.generation;
+      std::memcpy(entry.key, remote.key.bytes.data(), sizeof(entry.key));
       last_remote = extent.remote_index;
     }
     const std::uint64_t length = std::min(extent.length - skip, left);
-    ORBITE_DCHECK(extent.remote_address + skip >= remote.blob().address);
-    wire_extents.push_back({extent.remote_address + skip - remote.blob().address,
-                            static_cast<std::uint32_t>(length),
-                            static_cast<std::uint32_t>(table_scratch_.size() - 1)});
+    ORBITE_DCHECK(extent.remote_address + skip >= remote.address);
+    extent_scratch_.push_back({extent.remote_address + skip - remote.address,
+                               static_cast<std::uint32_t>(length),
+                               static_cast<std::uint32_t>(table_scratch_.size() - 1)});
     left -= length;
     skip = 0;
   }
-  header.table_count = static_cast<std::uint16_t>(table_scratch_.size());
+}
 
+void Lane::build_payload_frame(transfer::Slice& slice) {
+  const transfer::Execution& execution = *slice.execution;
+  Frame frame;
+  frame.slice = &slice;
+  wire::FrameType type = wire::FrameType::kWrite;
+  if (slice.bytes == 0) {
+    frame.kind = FrameKind::kNotify;
+    type = wire::FrameType::kNotify;
+  } else if (execution.operation() == Operation::kRead) {
+    frame.kind = FrameKind::kRead;
+    type = wire::FrameType::kRead;
+  }
+  fill_tables(slice);
   trailer_.clear();
   if (slice.carries_notification) {
     const wire::Envelope envelope{environment_.epoch, environment_.name, *execution.notification()};
@@ -477,8 +487,52 @@ void Lane::build_payload_frame(transfer::Slice& slice) {
     const auto written = wire::encode_envelope(envelope, trailer_);
     ORBITE_CHECK(written.has_value());  // its size was checked when it was posted
   }
+  wire::RequestHeader header;
+  header.type = static_cast<std::uint8_t>(type);
+  header.payload_bytes = slice.bytes;
+  header.extent_count = slice.extent_count;
+  header.table_count = static_cast<std::uint16_t>(table_scratch_.size());
   header.trailer_bytes = static_cast<std::uint32_t>(trailer_.size());
+  start_frame(std::move(frame), header);
+  if (type == wire::FrameType::kWrite) {
+    add_local_parts(slice, send_);
+    send_payload_bytes_ = slice.bytes;
+  }
+  send_.add(trailer_.data(), trailer_.size());
+  send_trailer_bytes_ = trailer_.size();
+  in_flight_bytes_ += slice.bytes;
+}
 
+void Lane::build_describe_frame(std::shared_ptr<DescribeCall> call) {
+  table_scratch_ = call->registrations();
+  extent_scratch_.clear();
+  wire::RequestHeader header;
+  header.type = static_cast<std::uint8_t>(wire::FrameType::kDescribe);
+  header.table_count = static_cast<std::uint16_t>(table_scratch_.size());
+  Frame frame;
+  frame.kind = FrameKind::kDescribe;
+  frame.call = std::move(call);
+  start_frame(std::move(frame), header);
+}
+
+void Lane::build_drain_frame(std::uint64_t lane_id) {
+  table_scratch_.clear();
+  extent_scratch_.clear();
+  wire::RequestHeader header;
+  header.type = static_cast<std::uint8_t>(wire::FrameType::kDrain);
+  header.trailer_bytes = wire::kDrainTrailerBytes;
+  Frame frame;
+  frame.kind = FrameKind::kDrain;
+  frame.drained_lane_id = lane_id;
+  start_frame(std::move(frame), header);
+  trailer_.resize(sizeof(lane_id));
+  std::memcpy(trailer_.data(), &lane_id, sizeof(lane_id));
+  send_.add(trailer_.data(), trailer_.size());
+}
+
+/// Header and tables into send_; payload and trailer follow.
+void Lane::start_frame(Frame frame, wire::RequestHeader header) {
+  header.frame_id = next_frame_id_++;
   head_.resize(sizeof(header) + wire::tables_bytes(header));
   std::uint8_t* out = head_.data();
   const auto put = [&out](const void* data, std::size_t bytes) {
@@ -489,36 +543,7 @@ void Lane::build_payload_frame(transfer::Slice& slice) {
   };
   put(&header, sizeof(header));
   put(table_scratch_.data(), table_scratch_.size() * sizeof(wire::RegistrationRef));
-  put(wire_extents.data(), wire_extents.size() * sizeof(wire::WireExtent));
-
-  send_.clear();
-  send_.add(head_.data(), head_.size());
-  send_payload_bytes_ = 0;
-  if (header.type == static_cast<std::uint8_t>(wire::FrameType::kWrite)) {
-    add_local_parts(slice, send_);
-    send_payload_bytes_ = slice.bytes;
-  }
-  send_.add(trailer_.data(), trailer_.size());
-  send_trailer_bytes_ = trailer_.size();
-
-  Frame frame;
-  frame.id = header.frame_id;
-  frame.slice = &slice;
-  frame.kind = is_notification_only ? FrameKind::kNotify
-               : is_read            ? FrameKind::kRead
-                                    : FrameKind::kWrite;
-  in_flight_.push_back(frame);
-  in_flight_bytes_ += slice.bytes;
-}
-
-void Lane::build_drain_frame(std::uint64_t lane_id) {
-  wire::RequestHeader header;
-  header.type = static_cast<std::uint8_t>(wire::FrameType::kDrain);
-  header.frame_id = next_frame_id_++;
-  header.trailer_bytes = wire::kDrainTrailerBytes;
-  head_.resize(sizeof(header) + sizeof(lane_id));
-  std::memcpy(head_.data(), &header, sizeof(header));
-  std::memcpy(head_.data() + sizeof(header), &lane_id, sizeof(lane_id));
+  put(extent_scratch_.data(), extent_scratch_.size() * sizeof(wire::WireExtent));
   send_.clear();
   send_.add(head_.data(), head_.size());
   send_payload_bytes_ = 0;
@@ -526,11 +551,8 @@ void Lane::build_drain_frame(std::uint64_t lane_id) {
   if (in_flight_.empty()) {
     progress_ns_ = environment_.clock.now_ns();
   }
-  Frame frame;
   frame.id = header.frame_id;
-  frame.kind = FrameKind::kDrain;
-  frame.drained_lane_id = lane_id;
-  in_flight_.push_back(frame);
+  in_flight_.push_back(std::move(frame));
 }
 
 // ---- Lane: receiving
@@ -630,6 +652,16 @@ bool Lane::begin_response(const wire::ResponseHeader& header) {
     case FrameKind::kNotify:
       return header.type == static_cast<std::uint8_t>(wire::ResponseType::kNotifyAck) &&
              header.payload_bytes == 0;
+    case FrameKind::kDescribe: {
+      std::vector<wire::DescribedRange>& described = front.call->described();
+      const std::size_t expected = ok ? described.size() * sizeof(described[0]) : 0;
+      if (header.type != static_cast<std::uint8_t>(wire::ResponseType::kDescription) ||
+          header.payload_bytes != expected) {
+        return false;
+      }
+      receive_.add(described.data(), expected);
+      return true;
+    }
     case FrameKind::kDrain:
       return header.type == static_cast<std::uint8_t>(wire::ResponseType::kDrained) &&
              header.payload_bytes == 0;
@@ -641,6 +673,9 @@ bool Lane::finish_front(const wire::ResponseHeader& header) {
   const Frame front = in_flight_.front();
   in_flight_.pop_front();
   const auto code = static_cast<ErrorCode>(header.status);
+  if (front.kind == FrameKind::kDescribe) {
+    return finish_describe(*front.call, front.completed ? ErrorCode::kPeerSilent : code);
+  }
   if (front.kind == FrameKind::kDrain) {
     if (code == ErrorCode::kOk) {
       for (const auto& lane : channel_.lanes()) {
@@ -678,6 +713,21 @@ bool Lane::finish_front(const wire::ResponseHeader& header) {
   return true;
 }
 
+/// False when an answer breaks the protocol.
+bool Lane::finish_describe(DescribeCall& call, ErrorCode code) {
+  for (std::size_t i = 0; code == ErrorCode::kOk && i < call.described().size(); ++i) {
+    const wire::DescribedRange& range = call.described()[i];
+    const wire::RegistrationRef& asked = call.registrations()[i];
+    if (!wire::check_described_range(range) || range.index != asked.index ||
+        range.generation != asked.generation) {
+      call.report(ErrorCode::kProtocolViolation);
+      return false;
+    }
+  }
+  call.report(code);
+  return true;
+}
+
 // ---- Lane: ending
 
 transfer::SliceResult Lane::failure_of(const Frame& frame, bool is_front, ErrorCode code,
@@ -701,7 +751,10 @@ transfer::SliceResult Lane::failure_of(const Frame& frame, bool is_front, ErrorC
 void Lane::complete_all(ErrorCode code, int native_errno) {
   bool is_front = true;
   for (Frame& frame : in_flight_) {
-    if (frame.slice != nullptr && !frame.completed) {
+    if (frame.call != nullptr && !frame.completed) {
+      frame.completed = true;
+      frame.call->report(code);
+    } else if (frame.slice != nullptr && !frame.completed) {
       frame.completed = true;
       complete(*frame.slice, failure_of(frame, is_front, code, native_errno));
     }

@@ -96,11 +96,12 @@ class Lane final : private transfer::CompletionPath {
 
  private:
   enum class State : std::uint8_t { kClosed, kConnecting, kHello, kReady, kSilent, kLost };
-  enum class FrameKind : std::uint8_t { kWrite, kRead, kNotify, kDrain };
+  enum class FrameKind : std::uint8_t { kWrite, kRead, kNotify, kDescribe, kDrain };
 
   struct Frame {
     std::uint64_t id = 0;
-    transfer::Slice* slice = nullptr;  ///< nullptr: a drain
+    transfer::Slice* slice = nullptr;    ///< nullptr: a description or a drain
+    std::shared_ptr<DescribeCall> call;  ///< of a description
     std::uint64_t drained_lane_id = 0;
     FrameKind kind = FrameKind::kWrite;
     bool completed = false;  ///< reported to its execution, retirement still open
@@ -118,13 +119,17 @@ class Lane final : private transfer::CompletionPath {
   bool send_some(transfer::WorkLimit& limit);
   bool build_next_frame();
   void build_payload_frame(transfer::Slice& slice);
+  void build_describe_frame(std::shared_ptr<DescribeCall> call);
   void build_drain_frame(std::uint64_t lane_id);
+  void fill_tables(const transfer::Slice& slice);
+  void start_frame(Frame frame, wire::RequestHeader header);
   void drop_stopped(transfer::Slice& slice);
 
   bool receive_some(transfer::WorkLimit& limit);
   bool handle_responses();
   bool begin_response(const wire::ResponseHeader& header);
   bool finish_front(const wire::ResponseHeader& header);
+  bool finish_describe(DescribeCall& call, ErrorCode code);
   void add_local_parts(const transfer::Slice& slice, IoCursor& cursor) const;
 
   /// The peer ended this connection: everything in flight fails and is retired.

@@ -153,27 +153,50 @@ void TcpTransport::drive(transfer::Flow& flow, transfer::WorkLimit& limit,
   channel_of(flow).drive(limit, driver);
 }
 
+/// The worker does what is wanted of the channel, although no slice was submitted.
+void TcpTransport::list_and_wake(Channel& channel) {
+  std::shared_ptr<Channel> shared;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = channels_.find(key_of(channel.connection().epoch));
+    if (found != channels_.end() && found->second.get() == &channel) {
+      shared = found->second;
+    }
+  }
+  if (shared != nullptr) {
+    list(shared);
+  }
+  needs_worker_.store(true, std::memory_order_seq_cst);
+  wake_();
+}
+
 Result<void> TcpTransport::connect(transfer::Flow& flow, base::Nanoseconds timeout_ns) {
   Channel& channel = channel_of(flow);
   channel.want_connection();
-  {
-    std::shared_ptr<Channel> shared;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto found = channels_.find(key_of(channel.connection().epoch));
-      if (found != channels_.end() && found->second.get() == &channel) {
-        shared = found->second;
-      }
-    }
-    if (shared != nullptr) {
-      list(shared);
-    }
-    needs_worker_.store(true, std::memory_order_seq_cst);
-  }
-  wake_();
+  list_and_wake(channel);
   auto connected = channel.wait_connected(timeout_ns);
   channel.unwant_connection();
   return connected;
+}
+
+Result<std::vector<wire::DescribedRange>> TcpTransport::describe(
+    transfer::Flow& flow, std::span<const wire::RegistrationRef> registrations,
+    base::Nanoseconds timeout_ns) {
+  Channel& channel = channel_of(flow);
+  const base::Nanoseconds deadline_ns = environment_.clock.now_ns() + timeout_ns;
+  std::vector<wire::DescribedRange> all;
+  while (all.size() < registrations.size()) {
+    const std::size_t table_max = wire::FrameLimits{}.table_max;
+    const auto part =
+        registrations.subspan(all.size(), std::min(table_max, registrations.size() - all.size()));
+    const auto call = std::make_shared<DescribeCall>(part);
+    channel.push_describe(call);
+    list_and_wake(channel);
+    const base::Nanoseconds now_ns = environment_.clock.now_ns();
+    ORBITE_TRY(call->wait(now_ns < deadline_ns ? deadline_ns - now_ns : 0));
+    all.insert(all.end(), call->described().begin(), call->described().end());
+  }
+  return all;
 }
 
 void TcpTransport::confirm_fenced(transfer::Flow& flow) { channel_of(flow).confirm_fenced(); }

@@ -40,6 +40,9 @@ class TcpTransport final : public transfer::Transport {
   void drop_unposted(transfer::Flow& flow, const transfer::Execution& execution) override;
   void drive(transfer::Flow& flow, transfer::WorkLimit& limit, transfer::Driver driver) override;
   Result<void> connect(transfer::Flow& flow, base::Nanoseconds timeout_ns) override;
+  Result<std::vector<wire::DescribedRange>> describe(
+      transfer::Flow& flow, std::span<const wire::RegistrationRef> registrations,
+      base::Nanoseconds timeout_ns) override;
   void confirm_fenced(transfer::Flow& flow) override;
   [[nodiscard]] std::uint64_t unproved(transfer::Flow& flow) override;
 
@@ -76,6 +79,7 @@ class TcpTransport final : public transfer::Transport {
   ErrorCode admit(const wire::ClientHello& hello);
   ErrorCode drain(const base::SourceEpoch& client, std::uint64_t lane_id);
   void list(const std::shared_ptr<Channel>& channel);
+  void list_and_wake(Channel& channel);
   void unlist_idle(const std::shared_ptr<Channel>& channel);
   void look_after(Channel& channel, base::Nanoseconds now_ns);
   void forget_idle_channels();

@@ -166,6 +166,19 @@ TEST(EngineConnect, TellsWhetherThePeerCanBeReached) {
   }));
 }
 
+TEST(EngineConnect, LearnsWhichRangesThePeerHasNoMore) {
+  Node a("a", 4096);
+  Node b("b", 4096);
+  a.know("b", b);
+  ASSERT_TRUE(a.engine->connect_peer(a.peer, 0).has_value());
+  const Handle request = test::prepare(a, b, Operation::kWrite, {{0, 0, 4096}}).value();
+  ASSERT_TRUE(b.engine->deregister_memory(b.registration).has_value());
+  ASSERT_TRUE(a.engine->connect_peer(a.peer, 0).has_value());
+  EXPECT_EQ(a.engine->post(request, {}).error().code(), ErrorCode::kRegistrationFenced);
+  EXPECT_EQ(test::prepare(a, b, Operation::kWrite, {{0, 0, 1}}).error().code(),
+            ErrorCode::kRegistrationFenced);
+}
+
 TEST(EnginePeerDeath, FailsWhatIsPostedAfterwards) {
   Node a("a", 4096);
   auto b = std::make_unique<Node>("b", 4096);
