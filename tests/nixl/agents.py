@@ -86,6 +86,8 @@ class Worker:
         from nixl_cu12._api import nixl_agent, nixl_agent_config, nixl_thread_sync_t
 
         self.backend = backend
+        if options.get("namespace"):
+            enter_network_namespace(options["namespace"])
         self.probe = options.get("probe")
         if self.probe:
             self._open_probe()
@@ -424,6 +426,18 @@ class Worker:
         for thread in threads:
             thread.join(CALL_TIMEOUT_S / 2)
         return done
+
+
+def enter_network_namespace(name: str) -> None:
+    """Moves this thread, and all that it starts, into a namespace that `ip netns add` made."""
+    descriptor = os.open(f"/var/run/netns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        clone_newnet = 0x40000000
+        if libc.setns(descriptor, clone_newnet) != 0:
+            raise OSError(ctypes.get_errno(), f"setns to {name}")
+    finally:
+        os.close(descriptor)
 
 
 def describe(error: Exception) -> tuple[str, str, str]:
