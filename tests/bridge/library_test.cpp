@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -196,6 +197,26 @@ int count_entries(const char* directory) {
   ::closedir(stream);
   return count;
 }
+
+// Somebody else's port on loopback: connections are made, and nothing is ever said on them.
+struct Stranger {
+  Stranger() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof(address);
+    EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address), bytes), 0);
+    EXPECT_EQ(::listen(socket, 16), 0);
+    EXPECT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+    port = ntohs(address.sin_port);
+  }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+  ~Stranger() { ::close(socket); }
+
+  int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  std::uint16_t port = 0;
+};
 
 TEST(BridgeLibrary, MovesBytesBothWaysOverTcp) {
   Engine here("here", kTcpOnly);
@@ -534,23 +555,14 @@ TEST(BridgeLibrary, RefusesRangesOutsideTheDescribedOne) {
 }
 
 TEST(BridgeLibrary, NamesTheAddressThatItCannotHave) {
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  ASSERT_GE(listener, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof(address);
-  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), bytes), 0);
-  ASSERT_EQ(::listen(listener, 1), 0);
-  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
-  const std::string port = std::to_string(ntohs(address.sin_port));
+  Stranger stranger;
+  const std::string port = std::to_string(stranger.port);
   auto error = make_record<orbite_nixl_error_t>();
   orbite_nixl_engine_t engine = 0;
   EXPECT_EQ(create("agent", R"({"listen": {"address": "127.0.0.1", "port": )" + port + "}}", engine,
                    error),
             ORBITE_NIXL_ERR_ADDRESS_IN_USE);
   EXPECT_THAT(error.message, HasSubstr("127.0.0.1:" + port));
-  ::close(listener);
   // A documentation address: not ours.
   EXPECT_EQ(create("agent", R"({"listen": {"address": "192.0.2.1"}})", engine, error),
             ORBITE_NIXL_ERR_ADDRESS_NOT_LOCAL);
@@ -645,6 +657,32 @@ TEST(BridgeLibrary, ReleaseAmongCallsOfOtherThreadsIsSafe) {
     }
     EXPECT_EQ(orbite_nixl_engine_release(handle, nullptr), ORBITE_NIXL_ERR_STALE_HANDLE);
   }
+}
+
+TEST(BridgeLibrary, ReleaseEndsACallThatWaits) {
+  Stranger stranger;
+  // Its blob leads to the stranger.
+  const std::string misled =
+      R"({"listen": {"address": "127.0.0.1"}, "advertise": {"addresses": ["127.0.0.1"], "port": )" +
+      std::to_string(stranger.port) + "}}";
+  Engine there("there", misled.c_str());
+  Engine here("here", R"({"listen": {"address": "127.0.0.1"},
+                          "advertise": {"addresses": ["127.0.0.1"]},
+                          "tcp": {"connect_timeout_ms": 20000, "handshake_timeout_ms": 20000},
+                          "close": {"timeout_ms": 10000}})");
+  const orbite_nixl_engine_t handle = here.handle;
+  const auto peer = here.peer_of(there);
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread caller([handle, peer] {
+    auto error = make_record<orbite_nixl_error_t>();
+    EXPECT_NE(orbite_nixl_peer_connect(handle, peer, 20'000'000'000, &error), ORBITE_NIXL_OK);
+  });
+  // The call is inside once its connection has come.
+  pollfd waiting{.fd = stranger.socket, .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&waiting, 1, 30'000), 1);
+  here.release();
+  caller.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
 }
 
 TEST(BridgeLibrary, AForkedChildIsRefusedByEveryEntry) {

@@ -156,6 +156,27 @@ def test_active_side_makes_progress_without_polling(make_pair):
     assert pair.here.poll(request) == "DONE"
 
 
+def test_small_local_transfer_ends_inside_the_post(start):
+    """LMCache and HiCache sleep before they look again: microseconds of work end in the post."""
+    agent = start("quick")
+    address = agent.allocate("block", 65536, 1)
+    agent.register("block")
+    request = agent.prepare("WRITE", [(address, 4096)], [(address + 8192, 4096)], "quick")
+    for _ in range(10):
+        assert agent.post(request) == "DONE"
+
+
+def test_many_transfers_leave_no_more_sockets_than_lanes(make_pair, probe):
+    """10,000 transfers use the lanes that the first ones made."""
+    pair = make_pair(1 << 17, probe=probe)
+    for size, rounds in ((512, 9_900), (100_000, 100)):
+        assert pair.here.many_transfers("WRITE", pair.local((0, size)), pair.remote((0, size)),
+                                        "there", rounds) == rounds
+    # One lane for small transfers and the configured two for large ones.
+    assert pair.here.info()["lane_sockets"] <= 3
+    assert pair.there.info()["served_lanes"] <= 3
+
+
 @pytest.mark.parametrize("sync", ["NONE", "STRICT", "RW"])
 def test_every_sync_mode(start, sync):
     """vLLM, LMCache and Ray use NONE, SGLang STRICT, HiCache RW."""

@@ -133,6 +133,25 @@ def test_n07_repost_in_progress_is_refused(make_pair):
     assert pair.here.wait(request) == "DONE"
 
 
+def test_n07_no_call_waits_for_payload(make_pair):
+    """N07: a peer that stands still holds up neither post nor check nor release nor deregister."""
+    pair = make_pair(64 << 20)
+    whole = (0, pair.size)
+    request = pair.here.prepare("WRITE", pair.local(whole), pair.remote(whole), "there")
+    assert pair.here.run(request) == "DONE"
+    pair.there.stop()
+    begin = time.monotonic()
+    assert pair.here.post(request) == "PROC"
+    assert pair.here.poll(request) == "PROC"
+    with pytest.raises(AgentError):
+        pair.here.release(request)
+    pair.here.release(request)
+    pair.here.deregister("block")
+    pair.here.remove("there")
+    assert time.monotonic() - begin < 2
+    pair.there.resume()
+
+
 def test_n07_preparing_moves_nothing(make_pair):
     """N07: no payload during preparation, and what was never posted is released."""
     pair = make_pair()

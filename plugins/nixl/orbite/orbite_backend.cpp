@@ -55,8 +55,8 @@ orbite_nixl_status_t read_blob(std::string& blob, orbite_nixl_error_t& error,
   }
 }
 
-// What the library says of itself against what this plugin was compiled for; empty if they fit.
-std::string abi_refusal() {
+// What the library says of itself against what this plugin needs; empty if they fit.
+std::string bridge_refusal() {
   auto abi = make_record<orbite_nixl_abi_t>();
   auto error = make_record<orbite_nixl_error_t>();
   const orbite_nixl_status_t status = orbite_nixl_abi_query(&abi, &error);
@@ -70,6 +70,9 @@ std::string abi_refusal() {
     return "liborbite_nixl.so has ABI " + std::to_string(abi.abi_major) + "." +
            std::to_string(abi.abi_minor) + ", this plugin was built for " + built +
            " and needs the same first number and no lower second one";
+  }
+  if ((abi.features & ORBITE_NIXL_FEATURE_TCP) == 0) {
+    return "liborbite_nixl.so was built without TCP, by which this plugin reaches other agents";
   }
   return {};
 }
@@ -157,7 +160,7 @@ Backend::~Backend() {
 }
 
 bool Backend::start(const nixlBackendInitParams& params) {
-  std::string refusal = abi_refusal();
+  std::string refusal = bridge_refusal();
   if (refusal.empty()) {
     refusal = refusal_of(*params.customParams);
   }

@@ -134,12 +134,26 @@ TEST(N10Loader, OtherMajorOrOlderMinorOfTheAbiIsRefusedBeforeAnyEngineExists) {
 }
 
 TEST(N10Loader, LaterMinorOfTheAbiIsAccepted) {
-  const AbiQuerySeam::Guard later([](orbite_nixl_abi_t* abi, orbite_nixl_error_t*) {
-    abi->abi_major = ORBITE_NIXL_ABI_MAJOR;
-    abi->abi_minor = ORBITE_NIXL_ABI_MINOR + 1;
-    return ORBITE_NIXL_OK;
+  const AbiQuerySeam::Guard later([](orbite_nixl_abi_t* abi, orbite_nixl_error_t* error) {
+    const orbite_nixl_status_t status = AbiQuerySeam::real(abi, error);
+    abi->abi_minor += 1;
+    return status;
   });
   EXPECT_FALSE(init_fails({}));
+}
+
+TEST(N10Loader, BridgeWithoutTcpIsRefusedBeforeAnyEngineExists) {
+  const CreateSeam::Counter created;
+  const AbiQuerySeam::Guard poor([](orbite_nixl_abi_t* abi, orbite_nixl_error_t* error) {
+    const orbite_nixl_status_t status = AbiQuerySeam::real(abi, error);
+    abi->features &= ~ORBITE_NIXL_FEATURE_TCP;
+    return status;
+  });
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(init_fails({}));
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("TCP"), std::string::npos) << log;
+  EXPECT_EQ(CreateSeam::calls(), 0);
 }
 
 TEST(N10Loader, RecordOfUnknownSizeIsRefusedBeforeAnyEngineExists) {

@@ -115,6 +115,23 @@ TEST(Peers, RemovedAndAddedAgainWorksAndOldRequestsFail) {
   }
 }
 
+// NIXL unloads every range before it disconnects; the disconnect fences by itself as well.
+TEST(Peers, DisconnectAloneFencesWhatWasPrepared) {
+  Node reader("reader");
+  Node other("other");
+  Region region(other, 4096, 1);
+  Region local(reader, 4096, 2);
+  reader.meet(other);
+  Request request = prepared(reader, NIXL_WRITE, list_of({local.part(0, 64, local.local())}),
+                             list_of({region.part(0, 64, region.at(reader))}), "other");
+  const std::vector<uint8_t> before = region.content();
+  EXPECT_EQ(reader->disconnect("other"), NIXL_SUCCESS);
+  EXPECT_EQ(reader->disconnect("other"), NIXL_ERR_NOT_FOUND);
+  EXPECT_EQ(post(reader, request), NIXL_ERR_NOT_FOUND);
+  EXPECT_EQ(region.content(), before);
+  EXPECT_EQ(reader->releaseReqH(request.handle), NIXL_SUCCESS);
+}
+
 TEST(Peers, ChangedInformationReplacesThePeer) {
   Node reader("reader");
   Region local(reader, 4096, 2);
@@ -125,7 +142,9 @@ TEST(Peers, ChangedInformationReplacesThePeer) {
                          list_of({first_region->part(0, 64, first_region->at(reader))}), "other");
   Node second("other");
   Region second_region(second, 4096, 3);
+  const RetirePeerSeam::Counter retired;
   reader.meet(second);
+  EXPECT_EQ(RetirePeerSeam::calls(), 1) << "our handle on the first";
   const std::vector<uint8_t> before = second_region.content();
   EXPECT_EQ(post(reader, old), NIXL_ERR_NOT_FOUND);
   EXPECT_EQ(second_region.content(), before);

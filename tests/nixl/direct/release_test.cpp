@@ -144,6 +144,16 @@ TEST(PoisonedHandle, FinishedMeanwhileIsReleasedNotAbandoned) {
   EXPECT_EQ(AbandonSeam::calls(), 0);
 }
 
+// Any negative answer is stored by NIXL, which then deletes the handle without another poll.
+TEST(PoisonedHandle, ARefusedPostAloneMakesTheReleaseFinal) {
+  Held held;
+  const AbandonSeam::Counter abandoned;
+  ASSERT_EQ(held.post(), NIXL_IN_PROG);
+  ASSERT_EQ(held.post(), NIXL_ERR_REPOST_ACTIVE);
+  EXPECT_EQ(held.release(), NIXL_SUCCESS);
+  EXPECT_EQ(AbandonSeam::calls(), 1);
+}
+
 // An error that comes while the transfer runs makes NIXL forget the handle at the next release.
 TEST(PoisonedHandle, AFailedPollMakesTheReleaseFinal) {
   Held held;

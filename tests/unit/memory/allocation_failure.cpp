@@ -13,7 +13,8 @@ thread_local int allocations_left = -1;
 // In a file of their own: a compiler that inlines one of a pair reports the other.
 void* operator new(std::size_t bytes) {
   using orbite::memory::testing::allocations_left;
-  const bool fails = allocations_left >= 0 && allocations_left-- == 0;
+  const bool fails = allocations_left == 0;
+  allocations_left -= allocations_left >= 0 ? 1 : 0;
   void* const memory = fails ? nullptr : std::malloc(bytes);
   if (memory == nullptr) {
     throw std::bad_alloc();

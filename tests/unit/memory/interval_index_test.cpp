@@ -45,6 +45,7 @@ struct Model {
              std::pair(b.range.address(), b.handle.packed());
     });
     std::vector<Handle> handles;
+    handles.reserve(found.size());
     for (const Entry& entry : found) {
       handles.push_back(entry.handle);
     }
@@ -72,7 +73,8 @@ RC_GTEST_PROP(IntervalIndexProperty, EqualsTheModel,
   for (const auto& [what, address, length] : steps) {
     const Step step{what, address, length};
     if (step.what % 4 == 0 && !model.entries.empty()) {
-      const auto at = model.entries.begin() + (step.address % model.entries.size());
+      const auto at =
+          model.entries.begin() + static_cast<std::ptrdiff_t>(step.address % model.entries.size());
       index.erase(at->range, at->handle);
       model.entries.erase(at);
     } else if (step.what % 4 != 3) {
@@ -137,7 +139,7 @@ TEST(IntervalIndex, StaysFlatForEveryOrderOfInsertion) {
     return index.height();
   };
   // A treap is about 2.5 times as high as the best tree; four times has never been seen.
-  const std::size_t height_max = 4 * std::bit_width(kCount);
+  const std::size_t height_max = std::size_t{4} * std::bit_width(kCount);
   const auto apart = [](std::uint32_t i) { return 4096ULL * (i + 1); };
   EXPECT_LE(height_of(apart), height_max);
   EXPECT_LE(height_of([](std::uint32_t) { return 4096ULL; }), height_max);
@@ -161,7 +163,7 @@ TEST(IntervalIndex, StaysFlatThroughLongUse) {
   }
   EXPECT_EQ(index.size(), kCount);
   EXPECT_TRUE(index.is_consistent());
-  EXPECT_LE(index.height(), 4U * std::bit_width(kCount));
+  EXPECT_LE(index.height(), std::size_t{4} * std::bit_width(kCount));
 }
 
 TEST(IntervalIndexDeathTest, ErasingWhatIsNotThereIsABug) {
