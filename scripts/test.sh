@@ -5,7 +5,7 @@
 #   dev     all C++ tests, optimised, with assertions
 #   asan    the same under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan    the same but the fuzz corpora under ThreadSanitizer
-#   python  the release plugin in the real NIXL agent
+#   python  the release plugin in the real NIXL agent, and the orbite command
 # Every stage runs even when an earlier one failed; a build that fails ends its stage.
 set -euo pipefail
 
@@ -36,8 +36,9 @@ stage_ctest() {
 }
 
 stage_python() {
-  make plugin && scripts/venv.sh nixl test || return 1
-  build/venv/bin/python -m pytest tests/nixl -q -p no:cacheprovider \
+  make plugin && build release orbite_tool && scripts/venv.sh nixl test || return 1
+  ORBITE_TOOL=build/release/tools/orbite/orbite \
+    build/venv/bin/python -m pytest tests/nixl tests/tool -q -p no:cacheprovider \
     --junitxml="$results/pytest.xml"
 }
 

@@ -106,14 +106,16 @@ def registration_costs(variant: Variant) -> dict:
 
 
 def socket_counts(variant: Variant, mode: str) -> dict:
-    """Open sockets of both processes: unconnected, after bulk work, after many transfers."""
+    """Open sockets of both processes: unconnected, with all lanes open, after many transfers."""
     bulk, small = WORKLOADS["1x64MiB"], WORKLOADS["1x4KiB"]
     with connect(variant, mode, bulk.extent) as pair:
         def count():
             return [side["sockets"] for side in pair.both("sockets")]
 
         before = count()
-        cells = [run_cell(pair, mode, bulk, op, Timing(0.0, 0.0)) for op in ("WRITE", "READ")]
+        # Every kind of work once, so that every lane is open.
+        cells = [run_cell(pair, mode, one, op, Timing(0.0, 0.0))
+                 for one in (bulk, small) for op in ("WRITE", "READ")]
         connected = count()
         handle = pair.call("a", "prepare", op="WRITE", layout=shape(small))["handle"]
         if mode == POLL:
