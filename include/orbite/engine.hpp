@@ -50,7 +50,7 @@ struct CloseStatus {
 /// and then no longer than the given time. In a forked child every call answers kForked.
 class TransferEngine {
  public:
-  /// kBadConfig, kAddressInUse, kAddressNotLocal, kSystem.
+  /// kInvalidArgument, kAddressInUse, kAddressNotLocal, kSystem, kOutOfMemory.
   static Result<std::unique_ptr<TransferEngine>> create(EngineOptions options);
   TransferEngine(const TransferEngine&) = delete;
   TransferEngine& operator=(const TransferEngine&) = delete;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <limits>
 
 namespace orbite::base {
 
@@ -11,6 +14,20 @@ using Nanoseconds = std::uint64_t;
 inline constexpr Nanoseconds kMicrosecond = 1'000;
 inline constexpr Nanoseconds kMillisecond = 1'000'000;
 inline constexpr Nanoseconds kSecond = 1'000'000'000;
+
+/// The end of a span that starts now; the largest value, which never comes, when it is past that.
+[[nodiscard]] constexpr Nanoseconds saturating_add(Nanoseconds now_ns,
+                                                   Nanoseconds span_ns) noexcept {
+  const Nanoseconds left = std::numeric_limits<Nanoseconds>::max() - now_ns;
+  return now_ns + std::min(span_ns, left);
+}
+
+/// A timeout for a wait of the standard library, which adds it to its clock in 64 signed bits: at
+/// most 146 years.
+[[nodiscard]] constexpr std::chrono::nanoseconds clamp_wait(Nanoseconds timeout_ns) noexcept {
+  constexpr Nanoseconds kWaitMax = std::numeric_limits<std::int64_t>::max() / 2;
+  return std::chrono::nanoseconds(std::min(timeout_ns, kWaitMax));
+}
 
 /// Time is given to everything outside src/platform, so that a simulated world can own it.
 class Clock {

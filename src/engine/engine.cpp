@@ -4,6 +4,8 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <new>
+#include <system_error>
 
 #include "base/log.hpp"
 #include "engine/impl.hpp"
@@ -43,10 +45,14 @@ std::string process_routes() {
 
 const char* version() noexcept { return ORBITE_VERSION; }
 
-Result<std::unique_ptr<TransferEngine>> TransferEngine::create(EngineOptions options) {
+Result<std::unique_ptr<TransferEngine>> TransferEngine::create(EngineOptions options) try {
   auto impl = std::make_unique<Impl>(std::move(options));
   ORBITE_TRY(impl->start());
   return std::unique_ptr<TransferEngine>(new TransferEngine(std::move(impl)));
+} catch (const std::bad_alloc&) {
+  return fail(ErrorCode::kOutOfMemory, "creating an engine");
+} catch (const std::system_error& error) {
+  return fail(Error::make_native(ErrorCode::kSystem, error.code().value(), "creating an engine"));
 }
 
 TransferEngine::TransferEngine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -69,6 +75,7 @@ TransferEngine::~TransferEngine() {
               impl_->options.name.c_str(), status.executions_unresolved,
               status.registrations_unresolved);
     platform::pin_library();
+    impl_->quarantine_lent();
     // Its worker goes on seeking the proof. Leaked on purpose: owners, charges and code stay.
     (void)impl_.release();
   }

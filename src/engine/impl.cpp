@@ -227,13 +227,27 @@ Result<Handle> TransferEngine::Impl::import_peer(std::string_view name,
 }
 
 Result<void> TransferEngine::Impl::connect_peer(Handle handle, std::uint64_t timeout_ns) {
-  ORBITE_TRY(check_usable());
+  ORBITE_TRY(check_process());
+  {
+    const std::lock_guard lock(active_mutex_);
+    ORBITE_TRY(check_usable());
+    ++waiting_for_worker_;  // which does not end while somebody waits for it
+  }
+  auto connected = connect_and_verify(handle, timeout_ns);
+  const std::lock_guard lock(active_mutex_);
+  --waiting_for_worker_;
+  return connected;
+}
+
+Result<void> TransferEngine::Impl::connect_and_verify(Handle handle, std::uint64_t timeout_ns) {
   ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<peer::Peer> peer, peers.find(handle));
   ORBITE_TRY(peer->check_live());
   ORBITE_ASSIGN_OR_RETURN(const policy::Route route, routes_.choose(peer->is_self(), 0));
   if (timeout_ns == 0) {
     timeout_ns = options.config.tcp.connect_timeout_ms * base::kMillisecond;
   }
+  // So that a time of any clock and the timeout can be added.
+  timeout_ns = static_cast<std::uint64_t>(base::clamp_wait(timeout_ns).count());
   transfer::Transport& transport = *planner_.transport(route.transport);
   auto& flow = static_cast<transfer::Flow&>(*peer->link());
   ORBITE_TRY(transport.connect(flow, timeout_ns));
@@ -285,11 +299,10 @@ Result<void> TransferEngine::Impl::confirm_peer_fenced(Handle handle) {
     return {};
   }
   auto& flow = static_cast<transfer::Flow&>(*peer->link());
-  for (const auto& execution : active_executions()) {
-    if (execution->peer().link() == &flow) {
-      stop_execution(execution, ErrorCode::kPeerDisconnected);
-    }
-  }
+  std::vector<std::shared_ptr<transfer::Execution>> executions = active_executions();
+  std::erase_if(executions,
+                [&](const auto& execution) { return execution->peer().link() != &flow; });
+  stop_executions(executions, ErrorCode::kPeerDisconnected);
   if (tcp_ != nullptr && !peer->is_self()) {
     tcp_->confirm_fenced(flow);
   }
@@ -458,6 +471,9 @@ Result<Outcome> TransferEngine::Impl::post(Handle handle, const PostOptions& pos
   std::shared_ptr<transfer::Execution> execution;
   {
     const std::lock_guard lock(request->mutex);
+    if (request->released) {
+      return fail(ErrorCode::kStaleHandle, "the request was released meanwhile");
+    }
     ORBITE_TRY(check_repostable(*request));
     transfer::Execution::Options launch_options;
     launch_options.prepared = request->prepared;
@@ -473,31 +489,40 @@ Result<Outcome> TransferEngine::Impl::post(Handle handle, const PostOptions& pos
         post_options.timeout_ns != 0
             ? post_options.timeout_ns
             : options.config.transfer.default_timeout_ms * base::kMillisecond;
-    launch_options.deadline_ns = timeout_ns == 0 ? 0 : clock.now_ns() + timeout_ns;
+    launch_options.deadline_ns =
+        timeout_ns == 0 ? 0 : base::saturating_add(clock.now_ns(), timeout_ns);
+    ORBITE_ASSIGN_OR_RETURN(execution, launch(std::move(launch_options)));
+    request->execution = execution;
     counters.executions_posted.add();
     count_route(request->prepared->route.transport);
-    execution = launch(std::move(launch_options));
-    request->execution = execution;
   }
   drive(*execution, kPostLimit);
   return execution->outcome();
 }
 
-/// The only way into the planner. The execution is active before anything of it can complete.
-std::shared_ptr<transfer::Execution> TransferEngine::Impl::launch(
+/// The only way into the planner. The execution is active before anything of it can complete, and
+/// before a close, or an operator who declares its peer fenced, looks for those to stop:
+/// kEngineClosing or kPeerRetired when it comes later.
+Result<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::launch(
     transfer::Execution::Options launch_options) {
-  const bool has_deadline = launch_options.deadline_ns != 0;
   launch_options.on_terminal = [this](transfer::Execution& done) { on_terminal(done); };
   auto execution = std::make_shared<transfer::Execution>(std::move(launch_options));
+  bool is_next_deadline = false;
   {
     const std::lock_guard lock(active_mutex_);
+    ORBITE_TRY(check_usable());
+    ORBITE_TRY(execution->peer().check_live());
     active_.emplace(execution.get(), execution);
-    with_deadline_ += has_deadline ? 1 : 0;
+    ++active_of_link_[execution->peer().link()];
+    if (execution->deadline_ns() != 0) {
+      is_next_deadline =
+          deadlines_.emplace(execution->deadline_ns(), execution.get()).first == deadlines_.begin();
+    }
   }
   auto& flow = static_cast<transfer::Flow&>(*execution->peer().link());
   planner_.enqueue(flow, execution);
   planner_.pump(transport_of(*execution), flow);
-  if (has_deadline) {
+  if (is_next_deadline) {
     wake_worker();
   }
   return execution;
@@ -547,12 +572,20 @@ Result<Outcome> TransferEngine::Impl::query(Handle handle) const {
   return request->execution->outcome();
 }
 
-void TransferEngine::Impl::stop_execution(const std::shared_ptr<transfer::Execution>& execution,
-                                          ErrorCode code) {
-  auto& flow = static_cast<transfer::Flow&>(*execution->peer().link());
-  execution->stop(code);
-  planner_.forget(flow, *execution);
-  transport_of(*execution).drop_unposted(flow, *execution);
+/// All are stopped first: what is dropped then makes room, and none of them may take it. One that
+/// was only queued is terminal by that, so a transport is asked only for those few that it holds.
+void TransferEngine::Impl::stop_executions(
+    std::span<const std::shared_ptr<transfer::Execution>> executions, ErrorCode code) {
+  for (const auto& execution : executions) {
+    execution->stop(code);
+    planner_.forget(static_cast<transfer::Flow&>(*execution->peer().link()), *execution);
+  }
+  for (const auto& execution : executions) {
+    if (!execution->terminal()) {
+      transport_of(*execution)
+          .drop_unposted(static_cast<transfer::Flow&>(*execution->peer().link()), *execution);
+    }
+  }
 }
 
 Result<void> TransferEngine::Impl::cancel(Handle handle) {
@@ -567,7 +600,7 @@ Result<void> TransferEngine::Impl::cancel(Handle handle) {
     return fail(ErrorCode::kNotPosted, "nothing to cancel");
   }
   if (!execution->terminal()) {
-    stop_execution(execution, ErrorCode::kCanceled);
+    stop_executions({&execution, 1}, ErrorCode::kCanceled);
   }
   return {};
 }
@@ -577,9 +610,13 @@ Result<void> TransferEngine::Impl::release(Handle handle) {
   ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, requests_.find(handle));
   {
     const std::lock_guard lock(request->mutex);
+    if (request->released) {
+      return fail(ErrorCode::kStaleHandle, "the request was released meanwhile");
+    }
     if (request->execution != nullptr && !request->execution->terminal()) {
       return fail(ErrorCode::kActive, "the execution has not retired");
     }
+    request->released = true;
   }
   ORBITE_TRY(requests_.take(handle));
   return {};
@@ -587,11 +624,18 @@ Result<void> TransferEngine::Impl::release(Handle handle) {
 
 Result<void> TransferEngine::Impl::abandon(Handle handle) {
   ORBITE_TRY(check_process());
-  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, requests_.take(handle));
-  const std::lock_guard lock(request->mutex);
-  if (request->execution != nullptr && !request->execution->terminal()) {
-    counters.requests_adopted.add();  // active_ keeps it
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, requests_.find(handle));
+  {
+    const std::lock_guard lock(request->mutex);
+    if (request->released) {
+      return fail(ErrorCode::kStaleHandle, "the request was released meanwhile");
+    }
+    request->released = true;
+    if (request->execution != nullptr && !request->execution->terminal()) {
+      counters.requests_adopted.add();  // active_ keeps it
+    }
   }
+  ORBITE_TRY(requests_.take(handle));
   return {};
 }
 
@@ -608,7 +652,8 @@ Result<void> TransferEngine::Impl::send_notification(Handle handle,
   launch_options.peer = peer;
   launch_options.notification = std::move(posting.notification);
   launch_options.outbox_charge = std::move(posting.outbox_charge);
-  const auto execution = launch(std::move(launch_options));
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<transfer::Execution> execution,
+                          launch(std::move(launch_options)));
   drive(*execution, kPostLimit);
   return {};
 }
@@ -655,7 +700,13 @@ void TransferEngine::Impl::on_terminal(transfer::Execution& execution) {
   ORBITE_CHECK(found != active_.end());
   last = std::move(found->second);
   active_.erase(found);
-  with_deadline_ -= execution.deadline_ns() != 0 ? 1 : 0;
+  const auto of_link = active_of_link_.find(execution.peer().link());
+  if (--of_link->second == 0) {
+    active_of_link_.erase(of_link);
+  }
+  if (execution.deadline_ns() != 0) {
+    deadlines_.erase({execution.deadline_ns(), &execution});
+  }
   changed_.notify_all();
 }
 

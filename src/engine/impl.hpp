@@ -5,6 +5,8 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <span>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -31,6 +33,9 @@ struct Request {
   std::shared_ptr<const transfer::Prepared> prepared;
   std::mutex mutex;
   std::shared_ptr<transfer::Execution> execution;  ///< under mutex; nullptr before the first post
+  /// Under mutex; set once, before the handle ends: whoever found the request earlier must not post
+  /// it any more.
+  bool released = false;
 };
 
 /// Composes the rooms. One mutex for each kind of state, none of them held while another room is
@@ -77,10 +82,11 @@ class TransferEngine::Impl {
 
   // Closing.
   CloseStatus close(std::uint64_t timeout_ns);
-  /// Everything resolved and the worker gone.
-  [[nodiscard]] bool closed() const { return worker_done_.load(std::memory_order_acquire); }
   /// Ends what peers do with our memory at once; what we do with theirs goes on.
   void abort_served();
+  /// What is lent to executions that are unresolved is never called retired from here on: nobody
+  /// may be there any more to be told.
+  void quarantine_lent();
 
   [[nodiscard]] std::string info_json() const;
 
@@ -110,9 +116,10 @@ class TransferEngine::Impl {
   Result<Posting> accept_notification(std::optional<std::span<const std::uint8_t>> message);
   Result<std::vector<memory::RangeLoan>> take_loans(const transfer::Prepared& prepared);
   Result<void> check_repostable(const Request& request) const;
-  std::shared_ptr<transfer::Execution> launch(transfer::Execution::Options options);
+  Result<std::shared_ptr<transfer::Execution>> launch(transfer::Execution::Options options);
   void drive(const transfer::Execution& execution, transfer::WorkLimit limit);
-  void stop_execution(const std::shared_ptr<transfer::Execution>& execution, ErrorCode code);
+  void stop_executions(std::span<const std::shared_ptr<transfer::Execution>> executions,
+                       ErrorCode code);
   void on_terminal(transfer::Execution& execution);
   [[nodiscard]] transfer::Transport& transport_of(const transfer::Execution& execution) const {
     return *planner_.transport(execution.route().transport);
@@ -124,9 +131,11 @@ class TransferEngine::Impl {
   void run_worker();
   base::Nanoseconds work_once(base::Nanoseconds now_ns);
   void wake_worker() noexcept;
-  void expire_deadlines(base::Nanoseconds now_ns);
-  void close_step();
+  base::Nanoseconds expire_deadlines(base::Nanoseconds now_ns);
+  base::Nanoseconds close_step();
+  void begin_close();
   [[nodiscard]] CloseStatus close_status() const;
+  Result<void> connect_and_verify(Handle handle, std::uint64_t timeout_ns);
 
   const std::uint32_t process_generation_;
   base::SourceEpoch epoch_;
@@ -152,16 +161,24 @@ class TransferEngine::Impl {
   mutable std::mutex active_mutex_;
   std::condition_variable changed_;
   std::unordered_map<const transfer::Execution*, std::shared_ptr<transfer::Execution>> active_;
-  std::size_t with_deadline_ = 0;
-  ClosePhase phase_ = ClosePhase::kOpen;
+  /// How many of them go to each peer.
+  std::unordered_map<const peer::Link*, std::size_t> active_of_link_;
+  /// Deadlines that have not come, of active_. An entry goes when it comes: each execution is
+  /// stopped by its deadline once.
+  std::set<std::pair<base::Nanoseconds, const transfer::Execution*>> deadlines_;
+  std::uint32_t waiting_for_worker_ = 0;  ///< callers whose wait the worker ends
+  std::uint32_t closers_ = 0;             ///< callers that wait in close()
+  /// The worker has closed the listener, and every lane that peers opened has ended.
+  bool served_ended_ = false;
 
+  // Set under active_mutex_, read anywhere. Who launches reads it under the mutex: an execution is
+  // either refused, or active before close() looks for those to stop.
   std::atomic<bool> closing_{false};
   std::atomic<bool> abort_served_{false};
   std::atomic<bool> stop_worker_{false};
-  std::atomic<bool> worker_done_{false};
   std::atomic<bool> worker_sleeps_{false};
+  std::atomic<bool> work_left_{false};
   std::atomic<base::Nanoseconds> local_caller_ns_{0};
-  base::Nanoseconds deadlines_checked_ns_ = 0;
   std::thread worker_;
 };
 

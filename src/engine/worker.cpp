@@ -8,17 +8,21 @@
 namespace orbite {
 namespace {
 
-constexpr base::Nanoseconds kDeadlinePeriod = base::kMillisecond;
 constexpr base::Nanoseconds kCallerSilence = 200 * base::kMicrosecond;
 constexpr base::Nanoseconds kTickPeriod = 100 * base::kMicrosecond;
+// While somebody waits in close(), and in a quarantine that nobody waits for.
 constexpr base::Nanoseconds kCloseTick = base::kMillisecond;
+constexpr base::Nanoseconds kQuarantineTick = 100 * base::kMillisecond;
 constexpr base::Nanoseconds kIdleSleep = base::kSecond;
 
 }  // namespace
 
 void TransferEngine::Impl::wake_worker() noexcept {
   // Pairs with run_worker(): it announces its sleep, then looks for work; we leave work, then look
-  // for its sleep. Sequentially consistent on both sides, so one of the two sees the other.
+  // for its sleep. Sequentially consistent on both sides, so one of the two sees the other. The
+  // flag stays up until the worker begins to look, so it also tells of work that came after its
+  // look.
+  work_left_.store(true, std::memory_order_seq_cst);
   if (worker_sleeps_.load(std::memory_order_seq_cst)) {
     network.signal(wakeup_);
   }
@@ -30,6 +34,9 @@ void TransferEngine::Impl::run_worker() {
   while (!stop_worker_.load(std::memory_order_acquire)) {
     const base::Nanoseconds now_ns = clock.now_ns();
     base::Nanoseconds sleep_ns = 0;
+    if (work_left_.exchange(false, std::memory_order_seq_cst)) {
+      next_tick_ns = 0;
+    }
     if (now_ns >= next_tick_ns || (tcp_ != nullptr && tcp_->needs_worker())) {
       sleep_ns = work_once(now_ns);
       next_tick_ns = now_ns + std::min(sleep_ns, kTickPeriod);
@@ -37,8 +44,9 @@ void TransferEngine::Impl::run_worker() {
       sleep_ns = next_tick_ns - now_ns;
     }
     worker_sleeps_.store(true, std::memory_order_seq_cst);
-    const bool more =
-        (tcp_ != nullptr && tcp_->needs_worker()) || stop_worker_.load(std::memory_order_seq_cst);
+    const bool more = (tcp_ != nullptr && tcp_->needs_worker()) ||
+                      work_left_.load(std::memory_order_seq_cst) ||
+                      stop_worker_.load(std::memory_order_seq_cst);
     const std::size_t count = network.poller_wait(poller_, events, more ? 0 : sleep_ns);
     worker_sleeps_.store(false, std::memory_order_seq_cst);
     for (std::size_t i = 0; i < count; ++i) {
@@ -50,7 +58,9 @@ void TransferEngine::Impl::run_worker() {
       }
     }
   }
-  worker_done_.store(true, std::memory_order_release);
+  if (closing_.load(std::memory_order_acquire) && tcp_ != nullptr) {
+    tcp_->shut();  // nobody is left who would close the sockets of idle lanes
+  }
 }
 
 /// Everything that is not an event. Returns how long to sleep at most.
@@ -68,51 +78,51 @@ base::Nanoseconds TransferEngine::Impl::work_once(base::Nanoseconds now_ns) {
     sleep_ns = std::min(sleep_ns, local_->busy() ? kCallerSilence : kIdleSleep);
   }
   registry.reap();
-  {
-    const std::lock_guard lock(active_mutex_);
-    if (with_deadline_ > 0) {
-      sleep_ns = std::min(sleep_ns, kDeadlinePeriod);
-    }
-  }
-  if (now_ns >= deadlines_checked_ns_ + kDeadlinePeriod) {
-    deadlines_checked_ns_ = now_ns;
-    expire_deadlines(now_ns);
-  }
+  sleep_ns = std::min(sleep_ns, expire_deadlines(now_ns));
   if (closing_.load(std::memory_order_acquire)) {
-    close_step();
-    sleep_ns = std::min(sleep_ns, kCloseTick);
+    sleep_ns = std::min(sleep_ns, close_step());
   }
   return sleep_ns;
 }
 
-void TransferEngine::Impl::expire_deadlines(base::Nanoseconds now_ns) {
+/// Returns the time to the next deadline.
+base::Nanoseconds TransferEngine::Impl::expire_deadlines(base::Nanoseconds now_ns) {
   std::vector<std::shared_ptr<transfer::Execution>> expired;
+  base::Nanoseconds left_ns = kIdleSleep;
   {
     const std::lock_guard lock(active_mutex_);
-    if (with_deadline_ == 0) {
-      return;
+    while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns) {
+      expired.push_back(active_.at(deadlines_.begin()->second));
+      deadlines_.erase(deadlines_.begin());
     }
-    for (const auto& [address, execution] : active_) {
-      if (execution->deadline_ns() != 0 && now_ns >= execution->deadline_ns()) {
-        expired.push_back(execution);
-      }
+    if (!deadlines_.empty()) {
+      left_ns = deadlines_.begin()->first - now_ns;
     }
   }
-  for (const auto& execution : expired) {
-    stop_execution(execution, ErrorCode::kDeadlineExceeded);
-  }
+  stop_executions(expired, ErrorCode::kDeadlineExceeded);
+  return left_ns;
 }
 
 /// The worker's part of a close. Served lanes end between two frames, so that no peer is cut off in
-/// the middle of one that it can finish.
-void TransferEngine::Impl::close_step() {
+/// the middle of one that it can finish. When nothing is left that could need it, the worker ends.
+base::Nanoseconds TransferEngine::Impl::close_step() {
+  std::uint32_t served = 0;
   if (tcp_ != nullptr) {
     tcp_->stop_accepting();
     tcp_->end_served(abort_served_.load(std::memory_order_acquire));
+    served = tcp_->served_lanes();
   }
   registry.reap();
+  const memory::Registry::Counts counts = registry.counts();
   const std::lock_guard lock(active_mutex_);
+  served_ended_ = served == 0;
+  if (served_ended_ && active_.empty() && waiting_for_worker_ == 0 &&
+      counts.live + counts.fenced == 0) {
+    // Relaxed would do: this thread alone reads it from here on.
+    stop_worker_.store(true, std::memory_order_release);
+  }
   changed_.notify_all();
+  return closers_ > 0 ? kCloseTick : kQuarantineTick;
 }
 
 void TransferEngine::Impl::abort_served() {
@@ -122,24 +132,19 @@ void TransferEngine::Impl::abort_served() {
 
 CloseStatus TransferEngine::Impl::close_status() const {
   CloseStatus status;
-  const std::uint32_t served = tcp_ != nullptr ? tcp_->served_lanes() : 0;
+  bool served_ended = false;
   const memory::Registry::Counts counts = registry.counts();
   {
     const std::lock_guard lock(active_mutex_);
+    served_ended = served_ended_;
     status.executions_unresolved = static_cast<std::uint32_t>(active_.size());
-    std::vector<const peer::Link*> links;
-    for (const auto& [address, execution] : active_) {
-      links.push_back(execution->peer().link());
-    }
-    std::sort(links.begin(), links.end());
-    status.peers_unresolved =
-        static_cast<std::uint32_t>(std::unique(links.begin(), links.end()) - links.begin());
+    status.peers_unresolved = static_cast<std::uint32_t>(active_of_link_.size());
   }
   status.registrations_unresolved =
       static_cast<std::uint32_t>(counts.live + counts.fenced + counts.unquiesced);
   if (!closing_.load(std::memory_order_acquire)) {
     status.phase = ClosePhase::kOpen;
-  } else if (served > 0) {
+  } else if (!served_ended) {
     status.phase = ClosePhase::kDrainingServed;
   } else if (status.executions_unresolved > 0) {
     status.phase = ClosePhase::kDrainingPosted;
@@ -151,26 +156,66 @@ CloseStatus TransferEngine::Impl::close_status() const {
   return status;
 }
 
-CloseStatus TransferEngine::Impl::close(std::uint64_t timeout_ns) {
-  if (!closing_.exchange(true, std::memory_order_acq_rel)) {
-    peers.retire_all();
-    registry.fence_all();
-    for (const auto& execution : active_executions()) {
-      stop_execution(execution, ErrorCode::kCanceled);
+/// At the first call. Everything that was launched before is stopped; what comes later is refused.
+void TransferEngine::Impl::begin_close() {
+  std::vector<std::shared_ptr<transfer::Execution>> executions;
+  {
+    const std::lock_guard lock(active_mutex_);
+    if (closing_.load(std::memory_order_relaxed)) {
+      return;
     }
-    network.signal(wakeup_);
+    // Release: pairs with the acquire in check_usable().
+    closing_.store(true, std::memory_order_release);
+    for (const auto& [address, execution] : active_) {
+      executions.push_back(execution);
+    }
   }
-  const base::Nanoseconds deadline_ns = clock.now_ns() + timeout_ns;
-  while (true) {
-    const CloseStatus status = close_status();
-    const base::Nanoseconds now_ns = clock.now_ns();
-    if (status.phase == ClosePhase::kClosed || status.phase == ClosePhase::kUnquiesced ||
-        now_ns >= deadline_ns) {
-      return status;
+  peers.retire_all();
+  registry.fence_all();
+  stop_executions(executions, ErrorCode::kCanceled);
+}
+
+CloseStatus TransferEngine::Impl::close(std::uint64_t timeout_ns) {
+  begin_close();
+  const base::Nanoseconds deadline_ns = base::saturating_add(clock.now_ns(), timeout_ns);
+  {
+    const std::lock_guard lock(active_mutex_);
+    ++closers_;
+  }
+  // Also for whoever only observes: the next phase may need no more than a look of the worker.
+  wake_worker();
+  registry.reap();
+  CloseStatus status = close_status();
+  base::Nanoseconds now_ns = clock.now_ns();
+  while (status.phase != ClosePhase::kClosed && status.phase != ClosePhase::kUnquiesced &&
+         now_ns < deadline_ns) {
+    {
+      std::unique_lock lock(active_mutex_);
+      changed_.wait_for(lock, base::clamp_wait(std::min<base::Nanoseconds>(
+                                  deadline_ns - now_ns, 10 * base::kMillisecond)));
     }
-    std::unique_lock lock(active_mutex_);
-    changed_.wait_for(lock, std::chrono::nanoseconds(std::min<std::uint64_t>(
-                                deadline_ns - now_ns, 10 * base::kMillisecond)));
+    registry.reap();
+    status = close_status();
+    now_ns = clock.now_ns();
+  }
+  const std::lock_guard lock(active_mutex_);
+  --closers_;
+  return status;
+}
+
+void TransferEngine::Impl::quarantine_lent() {
+  for (const auto& execution : active_executions()) {
+    if (execution->prepared() == nullptr) {
+      continue;
+    }
+    for (const auto& local : execution->prepared()->locals) {
+      registry.quarantine(local->handle());
+    }
+    for (const auto& remote : execution->prepared()->remotes) {
+      if (remote->own() != nullptr) {
+        registry.quarantine(remote->own()->handle());
+      }
+    }
   }
 }
 

@@ -100,7 +100,8 @@ class RemoteRange {
 using RangeTable = base::SlotMap<RemoteRange>;
 
 /// The peers by handle and by agent name. Several handles may share one Peer; it is retired when
-/// the last of them is, or when its name comes with another identity.
+/// the last of them is, when its name comes with another identity, or by whoever knows that it is
+/// fenced. A retired one says nothing more of its name, although handles still name it.
 class SegmentManager {
  public:
   explicit SegmentManager(std::uint64_t peers_max) : handles_("peer", peers_max) {}
@@ -108,8 +109,8 @@ class SegmentManager {
   /// The live peer of that name and exactly this connection, if there is one.
   [[nodiscard]] std::shared_ptr<Peer> find_live(const std::string& name,
                                                 const wire::ConnectionBlob& connection) const;
-  /// Gives a handle on `peer`. A live peer of the same name and another connection is retired
-  /// first and returned in `replaced`.
+  /// Gives a handle on `peer`; kPeerRetired when it is. Another peer of the same name is retired
+  /// and returned in `replaced`.
   Result<Handle> add(std::shared_ptr<Peer> peer, std::shared_ptr<Peer>& replaced);
   [[nodiscard]] Result<std::shared_ptr<Peer>> find(Handle handle) const;
   /// Ends the handle; retires the peer with its last one.

@@ -14,7 +14,8 @@ std::shared_ptr<Peer> SegmentManager::find_live(const std::string& name,
                                                 const wire::ConnectionBlob& connection) const {
   const std::lock_guard lock(mutex_);
   const auto found = by_name_.find(name);
-  if (found == by_name_.end() || !same_connection(found->second.peer->connection(), connection)) {
+  if (found == by_name_.end() || found->second.peer->retired() ||
+      !same_connection(found->second.peer->connection(), connection)) {
     return nullptr;
   }
   return found->second.peer;
@@ -22,6 +23,7 @@ std::shared_ptr<Peer> SegmentManager::find_live(const std::string& name,
 
 Result<Handle> SegmentManager::add(std::shared_ptr<Peer> peer, std::shared_ptr<Peer>& replaced) {
   const std::lock_guard lock(mutex_);
+  ORBITE_TRY(peer->check_live());
   ORBITE_ASSIGN_OR_RETURN(const Handle handle, handles_.insert(peer));
   Named& named = by_name_[peer->name()];
   if (named.peer != nullptr && named.peer != peer) {
@@ -56,7 +58,8 @@ bool SegmentManager::epoch_is_current(const std::string& name,
                                       const base::SourceEpoch& epoch) const {
   const std::lock_guard lock(mutex_);
   const auto found = by_name_.find(name);
-  return found == by_name_.end() || found->second.peer->epoch() == epoch;
+  return found == by_name_.end() || found->second.peer->retired() ||
+         found->second.peer->epoch() == epoch;
 }
 
 void SegmentManager::retire_all() {

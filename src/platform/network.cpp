@@ -16,6 +16,7 @@
 
 #include "base/assert.hpp"
 #include "platform/native_address.hpp"
+#include "platform/open_descriptors.hpp"
 
 namespace orbite::platform {
 namespace {
@@ -39,7 +40,10 @@ class OwnedSocket {
     }
   }
   [[nodiscard]] int get() const noexcept { return fd_; }
-  [[nodiscard]] Socket release() noexcept { return std::exchange(fd_, -1); }
+  [[nodiscard]] Socket release() noexcept {
+    note_opened(fd_);
+    return std::exchange(fd_, -1);
+  }
 
  private:
   int fd_;
@@ -241,6 +245,7 @@ Result<Socket> SystemNetwork::accept(Socket listener, SocketAddress& peer) {
     native.bytes = sizeof(native.storage);
     const int fd = ::accept4(listener, native.get(), &native.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
+      note_opened(fd);
       peer = to_socket_address(native.get());
       return fd;
     }
@@ -327,6 +332,10 @@ void SystemNetwork::shutdown_send(Socket socket) {
 }
 
 void SystemNetwork::close(Socket socket) {
+  note_closing(socket);
+  // Ends the connection, or frees the port, although a forked child may hold the descriptor too.
+  // What is not connected, or no socket, refuses it.
+  static_cast<void>(::shutdown(socket, SHUT_RDWR));
   // The descriptor is gone whatever close() answers.
   static_cast<void>(::close(socket));
 }
@@ -356,6 +365,7 @@ Result<Socket> SystemNetwork::make_poller() {
   if (fd < 0) {
     return fail(Error::make_native(ErrorCode::kSystem, errno, "no poller"));
   }
+  note_opened(fd);
   return fd;
 }
 
@@ -400,6 +410,7 @@ Result<Socket> SystemNetwork::make_wakeup() {
   if (fd < 0) {
     return fail(Error::make_native(ErrorCode::kSystem, errno, "no wakeup"));
   }
+  note_opened(fd);
   return fd;
 }
 

@@ -99,6 +99,7 @@ class Network {
   virtual IoResult receive(Socket socket, std::span<const iovec> buffers) = 0;
   /// FIN to the peer; receiving goes on.
   virtual void shutdown_send(Socket socket) = 0;
+  /// Ends the connection or the listener, whoever else holds the descriptor.
   virtual void close(Socket socket) = 0;
 
   /// TCP_NODELAY, keepalive (0: off) and, when not empty, the congestion control; what the system
@@ -126,7 +127,9 @@ class Network {
   virtual void clear(Socket wakeup) = 0;
 };
 
-/// The operating system's. Safe from any thread.
+/// The operating system's. Safe from any thread. A child made by fork() has none of the sockets,
+/// pollers and wakeups of its parent: they are closed there before fork() returns (limits:
+/// open_descriptors.hpp). Their numbers mean nothing in the child.
 class SystemNetwork final : public Network {
  public:
   Result<Socket> listen(const SocketAddress& address) override;

@@ -33,6 +33,11 @@ bool Execution::has_unplanned() const {
   return notification_.has_value() && !notification_planned_ && outstanding_ == 0;
 }
 
+policy::QosClass Execution::next_qos() const {
+  const std::lock_guard lock(mutex_);
+  return planned_bytes_ < bytes() ? route_.qos : policy::QosClass::kLatency;
+}
+
 bool Execution::cut_slice(const SliceLimits& limits, Slice& slice) {
   const std::vector<Extent>& extents = prepared_->extents;
   slice.first_extent = static_cast<std::uint32_t>(extent_cursor_);
@@ -74,6 +79,7 @@ bool Execution::next_slice(const SliceLimits& limits, Slice& slice) {
     return false;
   }
   slice.carries_notification = false;
+  slice.qos = planned_bytes_ < bytes() ? route_.qos : policy::QosClass::kLatency;
   slice.completed = false;
   slice.retired = false;
   if (planned_bytes_ < bytes()) {
@@ -136,7 +142,9 @@ void Execution::complete_slice(Slice& slice, const SliceResult& result) {
   if (result.effect == RemoteEffect::kUnknown) {
     effect_unknown_ = true;
   }
-  if (result.code != ErrorCode::kOk) {
+  if (result.code == ErrorCode::kCanceled && !stopped()) {
+    fail_locked(ErrorCode::kProtocolViolation, result.native_errno);
+  } else if (result.code != ErrorCode::kOk) {
     fail_locked(result.code, result.native_errno);
   } else {
     ORBITE_CHECK(result.prefix_bytes == slice.bytes);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -60,6 +61,8 @@ struct Slice {
   std::uint64_t bytes = 0;       ///< 0 for a notification of its own
   std::uint64_t offset = 0;      ///< of the slice in the request
   bool carries_notification = false;
+  /// Of the slice, not of its request: a notification on its own never waits behind bulk.
+  policy::QosClass qos = policy::QosClass::kBulk;
   Slice* next = nullptr;  ///< for the list that the transport keeps it in
 
   // Each must happen exactly once, completion first.
@@ -127,14 +130,19 @@ class Execution : public std::enable_shared_from_this<Execution> {
   bool next_slice(const SliceLimits& limits, Slice& slice);
   /// True while next_slice may have something now.
   [[nodiscard]] bool has_unplanned() const;
+  /// Of the slice that is next.
+  [[nodiscard]] policy::QosClass next_qos() const;
 
   // For transports.
 
-  /// No more of it should be sent; asked before a slice enters the wire.
+  /// No more of it should be sent; true from the first failure on, too. Asked before a slice enters
+  /// the wire.
   [[nodiscard]] bool stopped() const noexcept {
     // Relaxed: a wish; missing it once only sends what may be sent.
     return stopped_.load(std::memory_order_relaxed);
   }
+  /// kCanceled is an outcome only of what we stopped; of anything else it is kProtocolViolation:
+  /// codes come from peers too.
   void complete_slice(Slice& slice, const SliceResult& result);
   /// True when there is more to hand out now (its notification): the caller plans again.
   [[nodiscard]] bool retire_slice(RetirementReceipt receipt);
@@ -150,6 +158,13 @@ class Execution : public std::enable_shared_from_this<Execution> {
   [[nodiscard]] bool terminal() const noexcept { return terminal_.load(std::memory_order_acquire); }
 
  private:
+  friend class Planner;
+  /// In one queue of the planner at most, under that queue's lock.
+  struct Place {
+    policy::QosClass qos;
+    std::list<std::shared_ptr<Execution>>::iterator at;
+  };
+
   bool cut_slice(const SliceLimits& limits, Slice& slice);
   void fail_locked(ErrorCode code, std::int32_t native_errno);
   void set_success_if_done_locked();
@@ -179,6 +194,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
   Logical logical_ = Logical::kNone;
   ErrorCode code_ = ErrorCode::kOk;
   std::int32_t native_errno_ = 0;
+
+  std::optional<Place> place_;  ///< the planner's
 
   std::atomic<bool> stopped_{false};
   std::atomic<bool> terminal_{false};

@@ -36,15 +36,32 @@ std::size_t Planner::slices_out() const {
 }
 
 void Planner::enqueue(Flow& flow, std::shared_ptr<Execution> execution) {
-  const auto qos = static_cast<std::size_t>(execution->route().qos);
+  const policy::QosClass qos = execution->next_qos();
+  auto& waiting = flow.waiting_[static_cast<std::size_t>(qos)];
   const std::lock_guard lock(flow.mutex_);
-  flow.waiting_[qos].push_back(std::move(execution));
+  // Whoever stopped it forgets it under this lock: either before, and it is seen stopped here, or
+  // after.
+  if (execution->stopped()) {
+    return;
+  }
+  ORBITE_CHECK(!execution->place_.has_value());
+  Execution& entered = *execution;
+  entered.place_ = Execution::Place{qos, waiting.insert(waiting.end(), std::move(execution))};
 }
 
-void Planner::forget(Flow& flow, const Execution& execution) {
+/// Under flow.mutex_.
+void Planner::leave_queue(Flow& flow, Execution& execution) {
+  const Execution::Place place = *execution.place_;
+  execution.place_.reset();
+  flow.waiting_[static_cast<std::size_t>(place.qos)].erase(place.at);
+}
+
+void Planner::forget(Flow& flow, Execution& execution) {
+  const std::shared_ptr<Execution> last = execution.shared_from_this();  // released after the lock
   const std::lock_guard lock(flow.mutex_);
-  auto& waiting = flow.waiting_[static_cast<std::size_t>(execution.route().qos)];
-  std::erase_if(waiting, [&](const auto& entry) { return entry.get() == &execution; });
+  if (execution.place_.has_value()) {
+    leave_queue(flow, execution);
+  }
 }
 
 bool Planner::waiting(Flow& flow) {
@@ -63,11 +80,11 @@ bool Planner::hand_out_next(Transport& transport, Flow& flow, std::size_t qos, S
     Slice& slice = acquire_slice();
     if (!waiting.front()->next_slice(transport.slice_limits(), slice)) {
       recycle_slice(slice);
-      waiting.pop_front();
+      leave_queue(flow, *waiting.front());
       continue;
     }
     if (!waiting.front()->has_unplanned()) {
-      waiting.pop_front();
+      leave_queue(flow, *waiting.front());
     }
     if (auto accepted = transport.submit(flow, slice); !accepted) {
       // Reported by the caller, outside the lock.

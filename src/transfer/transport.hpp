@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -40,7 +41,7 @@ class Flow : public peer::Link {
  private:
   friend class Planner;
   std::mutex mutex_;
-  std::array<std::deque<std::shared_ptr<Execution>>, policy::kQosClasses> waiting_;
+  std::array<std::list<std::shared_ptr<Execution>>, policy::kQosClasses> waiting_;
 };
 
 /// Makes receipts, so only for code that reports completions: every transport derives from it.
@@ -80,7 +81,7 @@ class Transport {
 
   [[nodiscard]] virtual policy::TransportKind kind() const noexcept = 0;
 
-  /// The link to a peer; the same one for the same epoch while it lives. No traffic.
+  /// The link to a peer; the same one for the same connection blob while it lives. No traffic.
   virtual Result<std::shared_ptr<Flow>> open(const peer::Peer& peer) = 0;
 
   [[nodiscard]] virtual SliceLimits slice_limits() const noexcept = 0;
@@ -106,15 +107,16 @@ class Transport {
 };
 
 /// Cuts executions into slices and hands them to transports as they have room. One queue for each
-/// peer and class, first come first served.
+/// peer and class, first come first served; a notification that follows its bytes is latency work.
 class Planner {
  public:
-  /// Takes its place in the queue; nothing is handed out before pump().
+  /// Takes its place in the queue of its next slice's class, unless it is stopped; nothing is
+  /// handed out before pump().
   void enqueue(Flow& flow, std::shared_ptr<Execution> execution);
   /// Hands out what the transport has room for.
   void pump(Transport& transport, Flow& flow);
-  /// Takes a stopped execution out of the queue.
-  void forget(Flow& flow, const Execution& execution);
+  /// Takes a stopped execution out of the queue, at a cost that does not grow with it.
+  void forget(Flow& flow, Execution& execution);
   [[nodiscard]] bool waiting(Flow& flow);
 
   /// Transports by kind, so that a retirement can go on with the flow that it freed room in.
@@ -132,6 +134,7 @@ class Planner {
 
  private:
   bool hand_out_next(Transport& transport, Flow& flow, std::size_t qos, Slice*& refused);
+  static void leave_queue(Flow& flow, Execution& execution);
 
   std::array<Transport*, policy::kTransportKinds> transports_{};
 

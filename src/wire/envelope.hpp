@@ -17,6 +17,9 @@ inline constexpr std::size_t kEnvelopeHeadBytes = 24;
 inline constexpr std::size_t kEnvelopeNameBytesMax = 256;
 /// The most that any configuration allows; what one side takes is usually far less.
 inline constexpr std::size_t kEnvelopeMessageBytesMax = 16U << 20;
+/// The longest envelope that is well-formed.
+inline constexpr std::size_t kEnvelopeBytesMax =
+    kEnvelopeHeadBytes + kEnvelopeNameBytesMax + kEnvelopeMessageBytesMax;
 
 /// A notification on its way. After decoding, name and message are views into the input.
 struct Envelope {

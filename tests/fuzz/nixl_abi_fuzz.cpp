@@ -28,6 +28,7 @@ constexpr std::uint64_t kUntouched = 0x5A5A'5A5A'5A5A'5A5A;
 
 constexpr std::string_view kConfig =
     R"({"listen": {"address": "127.0.0.1"}, "advertise": {"addresses": ["127.0.0.1"]},)"
+    R"( "tcp": {"bulk_lanes_per_peer": 1, "slice_bytes": 65536, "small_bytes": 4096},)"
     R"( "limits": {"descriptors_per_request_max": 1024, "requests_max": 64, "ranges_max": 64,)"
     R"( "registrations_max": 64, "peers_max": 16},)"
     R"( "notifications": {"message_bytes_max": 4096, "inbox_bytes_max": 65536,)"
@@ -231,6 +232,7 @@ class Calls {
   orbite_nixl_error_t error_ = make_record<orbite_nixl_error_t>();
   orbite_nixl_error_t* error_pointer_ = &error_;
   bool sound_error_ = true;
+  bool created_ = false;
   std::uint64_t handle_ = kUntouched;
   std::vector<std::uint64_t> registrations_;
   std::vector<std::uint64_t> peers_;
@@ -259,6 +261,10 @@ void Calls::one() {
 }
 
 void Calls::create_engine() {
+  // A thread and sockets each time: once for an input is enough.
+  if (std::exchange(created_, true)) {
+    return;
+  }
   std::vector<std::uint8_t> text(kConfig.begin(), kConfig.end());
   text = blob(std::move(text));
   // Only what still names loopback may be tried: an engine listens where it is told.

@@ -46,6 +46,11 @@ class Buffer {
   }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() {
+    const auto state = registry_.deregister(handle);
+    EXPECT_TRUE(state.has_value() && *state == RegistrationState::kRetired)
+        << "a buffer ends while something may touch it";
+  }
 
   [[nodiscard]] std::uint64_t address(std::size_t offset = 0) const {
     return reinterpret_cast<std::uint64_t>(bytes.data()) + offset;

@@ -30,7 +30,7 @@ bool LocalTransport::has_room(transfer::Flow& /*flow*/, policy::QosClass qos) {
 
 Result<void> LocalTransport::submit(transfer::Flow& /*flow*/, transfer::Slice& slice) {
   const std::lock_guard lock(mutex_);
-  queue_[static_cast<std::size_t>(slice.execution->route().qos)].push_back(&slice);
+  queue_[static_cast<std::size_t>(slice.qos)].push_back(&slice);
   return {};
 }
 
@@ -43,14 +43,15 @@ void LocalTransport::drop_unposted(transfer::Flow& /*flow*/, const transfer::Exe
   std::vector<transfer::Slice*> dropped;
   {
     const std::lock_guard lock(mutex_);
-    auto& queue = queue_[static_cast<std::size_t>(execution.route().qos)];
-    std::erase_if(queue, [&](transfer::Slice* slice) {
-      const bool match = slice->execution.get() == &execution;
-      if (match) {
-        dropped.push_back(slice);
-      }
-      return match;
-    });
+    for (auto& queue : queue_) {
+      std::erase_if(queue, [&](transfer::Slice* slice) {
+        const bool match = slice->execution.get() == &execution;
+        if (match) {
+          dropped.push_back(slice);
+        }
+        return match;
+      });
+    }
   }
   for (transfer::Slice* const slice : dropped) {
     complete(*slice, {ErrorCode::kCanceled, 0, 0, RemoteEffect::kNone, false});

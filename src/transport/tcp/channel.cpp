@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/tcp/channel.hpp"
 
-#include <chrono>
-
 #include "transport/tcp/lane.hpp"
 
 namespace orbite::transport::tcp {
@@ -48,8 +46,7 @@ void DescribeCall::report(ErrorCode code) {
 
 Result<void> DescribeCall::wait(base::Nanoseconds timeout_ns) {
   std::unique_lock lock(mutex_);
-  if (!changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
-                         [&] { return code_.has_value(); })) {
+  if (!changed_.wait_for(lock, base::clamp_wait(timeout_ns), [&] { return code_.has_value(); })) {
     return fail(ErrorCode::kPeerSilent, "no description within %llu ms",
                 static_cast<unsigned long long>(timeout_ns / base::kMillisecond));
   }
@@ -95,7 +92,7 @@ bool Channel::has_room(policy::QosClass qos) {
 
 void Channel::push(transfer::Slice& slice) {
   const std::lock_guard lock(mutex_);
-  pending_[static_cast<std::size_t>(slice.execution->route().qos)].push_back(slice);
+  pending_[static_cast<std::size_t>(slice.qos)].push_back(slice);
 }
 
 transfer::Slice* Channel::pull(policy::QosClass qos, std::uint64_t bytes_max) {
@@ -134,8 +131,12 @@ bool Channel::has_describe() {
 
 transfer::Slice* Channel::extract_pending_of(const transfer::Execution& execution) {
   const std::lock_guard lock(mutex_);
-  return pending_[static_cast<std::size_t>(execution.route().qos)].extract(
-      [&](const transfer::Slice& slice) { return slice.execution.get() == &execution; });
+  const auto of_it = [&](const transfer::Slice& slice) {
+    return slice.execution.get() == &execution;
+  };
+  // Never in both: its notification comes when all its other slices have retired.
+  transfer::Slice* const taken = pending_[0].extract(of_it);
+  return taken != nullptr ? taken : pending_[1].extract(of_it);
 }
 
 transfer::Slice* Channel::extract_all_pending(policy::QosClass qos) {
@@ -148,18 +149,26 @@ void Channel::drive(transfer::WorkLimit& limit, transfer::Driver driver) {
   if (driver == transfer::Driver::kCaller) {
     see_caller(environment_.clock.now_ns());
   }
-  // The latency lane first, and again at the end: a notification may have become due.
-  for (const auto& lane : lanes_) {
-    if (lane->busy() ||
-        (lane->lane_class() != wire::LaneClass::kControl &&
-         has_pending(lane->lane_class() == wire::LaneClass::kBulk ? policy::QosClass::kBulk
-                                                                  : policy::QosClass::kLatency))) {
-      lane->drive(limit, driver);
+  // The latency lane first, and again at the end: a notification may have become due. The others in
+  // turn, so that one that uses the limit up does not starve the next.
+  Lane& latency = *lanes_.front();
+  if (latency.busy() || connection_wanted() || has_describe() ||
+      has_pending(policy::QosClass::kLatency)) {
+    latency.drive(limit, driver);
+  }
+  const std::size_t others = lanes_.size() - 1;
+  // Relaxed: any start is right.
+  const std::size_t start = turn_.fetch_add(1, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < others && !limit.exhausted(); ++i) {
+    Lane& lane = *lanes_[1 + (start + i) % others];
+    if (lane.busy() ||
+        (lane.lane_class() == wire::LaneClass::kBulk && has_pending(policy::QosClass::kBulk))) {
+      lane.drive(limit, driver);
     }
   }
   if (has_pending(policy::QosClass::kLatency)) {
     transfer::WorkLimit small{1 << 16, 4};
-    lanes_.front()->drive(small, driver);
+    latency.drive(small, driver);
   }
 }
 
@@ -167,8 +176,7 @@ Result<void> Channel::wait_connected(base::Nanoseconds timeout_ns) {
   std::unique_lock lock(connect_mutex_);
   const std::uint64_t seen = connect_reports_;
   const auto reported = [&] { return lanes_.front()->ready() || connect_reports_ != seen; };
-  const bool in_time =
-      connect_changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), reported);
+  const bool in_time = connect_changed_.wait_for(lock, base::clamp_wait(timeout_ns), reported);
   if (lanes_.front()->ready()) {
     return {};
   }

@@ -133,6 +133,7 @@ class Channel final : public transfer::Flow {
   std::vector<platform::SocketAddress> addresses_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::atomic<base::Nanoseconds> caller_seen_ns_{0};
+  std::atomic<std::size_t> turn_{0};
 
   std::mutex mutex_;
   std::array<SliceQueue, policy::kQosClasses> pending_;

@@ -13,6 +13,10 @@
 
 namespace orbite::transport::tcp {
 
+/// What one receive may take into a buffer while no payload is expected: a small frame whole, in
+/// one call, and of a large one no more than the head, since its payload is then received in place.
+inline constexpr std::size_t kHeadBytesMax = 4096 + 256;
+
 /// A scatter list and how far it has been sent or filled. Keeps its storage between uses.
 class IoCursor {
  public:
@@ -116,14 +120,14 @@ class ReceiveBuffer {
       begin_ = end_ = 0;
     }
   }
-  /// Free space at the tail, all of it made contiguous.
-  [[nodiscard]] iovec tail() noexcept {
+  /// Free space at the tail, all of it made contiguous, at most `bytes_max`.
+  [[nodiscard]] iovec tail(std::size_t bytes_max) noexcept {
     if (begin_ > 0) {
       std::memmove(storage_.data(), storage_.data() + begin_, size());
       end_ -= begin_;
       begin_ = 0;
     }
-    return iovec{storage_.data() + end_, storage_.size() - end_};
+    return iovec{storage_.data() + end_, std::min(storage_.size() - end_, bytes_max)};
   }
   void grown(std::size_t bytes) noexcept {
     ORBITE_CHECK(bytes <= storage_.size() - end_);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
@@ -16,13 +17,6 @@ constexpr std::size_t kFramesInFlightMax = 256;
 constexpr std::size_t kPartsPerCall = 1024;
 constexpr base::Nanoseconds kRetryAfterRefusal = 50 * base::kMillisecond;
 constexpr base::Nanoseconds kRetryDrain = base::kSecond;
-
-/// Says that the peer's kernel closed the connection: its process is gone or has closed the socket,
-/// so nothing more is received into its memory. Anything else (a timeout, no route) is only our
-/// own impression.
-bool is_word_of_peer(int native_errno) {
-  return native_errno == ECONNRESET || native_errno == EPIPE;
-}
 
 }  // namespace
 
@@ -64,7 +58,8 @@ Lane::Lane(Environment& environment, transfer::Planner& planner, LaneDirectory& 
 Lane::~Lane() { close_socket(); }
 
 void Lane::drive(transfer::WorkLimit& limit, transfer::Driver driver) {
-  do {
+  // Two rounds at most: others who kick must not keep one caller here.
+  for (int round = 0; round < 2 && !limit.exhausted(); ++round) {
     if (!drive_mutex_.try_lock()) {
       // Tells the holder that there is more to do; if it let go meanwhile, we do it.
       kicked_.store(true, std::memory_order_seq_cst);
@@ -72,48 +67,70 @@ void Lane::drive(transfer::WorkLimit& limit, transfer::Driver driver) {
         return;
       }
     }
-    const std::lock_guard lock(drive_mutex_, std::adopt_lock);
-    kicked_.store(false, std::memory_order_seq_cst);
-    if (driver == transfer::Driver::kCaller && armed_) {
-      armed_ = false;
+    {
+      const std::lock_guard lock(drive_mutex_, std::adopt_lock);
+      kicked_.store(false, std::memory_order_seq_cst);
+      if (driver == transfer::Driver::kCaller) {
+        armed_ = false;
+      }
+      limit.spend(0);
+      step(limit);
+      update_interest();
+      publish();
     }
-    step(limit);
-    update_interest();
-    publish();
-  } while (kicked_.load(std::memory_order_seq_cst) && !limit.exhausted());
+    if (!kicked_.load(std::memory_order_seq_cst)) {
+      return;
+    }
+  }
+}
+
+/// Whoever found the mutex taken while the worker held it has left its work to the worker.
+void Lane::answer_kick() {
+  if (kicked_.load(std::memory_order_seq_cst)) {
+    transfer::WorkLimit limit{kCallBytesMax, 8};
+    drive(limit, transfer::Driver::kWorker);
+  }
 }
 
 void Lane::on_event(transfer::WorkLimit& limit) {
-  const std::lock_guard lock(drive_mutex_);
-  if (socket_ != platform::kNoSocket) {
-    send_blocked_ = false;
-    step(limit);
-    // An idle lane has nothing to receive but its end.
-    if (!limit.exhausted() && in_flight_.empty() &&
-        (state_ == State::kReady || state_ == State::kSilent)) {
-      receive_some(limit);
+  {
+    const std::lock_guard lock(drive_mutex_);
+    if (socket_ != platform::kNoSocket) {
+      send_blocked_ = false;
+      step(limit);
+      // An idle lane has nothing to receive but its end.
+      if (!limit.exhausted() && in_flight_.empty() && is_open()) {
+        receive_some(limit);
+      }
     }
+    update_interest();
+    publish();
   }
-  update_interest();
-  publish();
+  answer_kick();
 }
 
 void Lane::on_tick(base::Nanoseconds now_ns, bool caller_is_active) {
-  const std::unique_lock lock(drive_mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) {
-    return;
-  }
-  check_timers(now_ns);
-  const bool idle = in_flight_.empty() && state_ == State::kReady;
-  if (!caller_is_active) {
-    armed_ = true;
-    if (!idle || wants_connection()) {
+  {
+    const std::unique_lock lock(drive_mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) {
+      return;
+    }
+    check_timers(now_ns);
+    const bool connecting = state_ == State::kConnecting || state_ == State::kHello ||
+                            (state_ == State::kClosed && wants_connection());
+    const bool idle = in_flight_.empty() && state_ == State::kReady && !wants_connection();
+    if (!caller_is_active) {
+      armed_ = true;
+    }
+    // A caller that polls for other work of the peer does not connect lanes that it has no use for.
+    if (connecting || (!caller_is_active && !idle)) {
       transfer::WorkLimit limit{kCallBytesMax, 8};
       step(limit);
     }
+    update_interest();
+    publish();
   }
-  update_interest();
-  publish();
+  answer_kick();
 }
 
 void Lane::step(transfer::WorkLimit& limit) {
@@ -127,9 +144,9 @@ void Lane::step(transfer::WorkLimit& limit) {
     return;
   }
   bool moved = true;
-  while (moved && !limit.exhausted() && (state_ == State::kReady || state_ == State::kSilent)) {
+  while (moved && !limit.exhausted() && is_open()) {
     moved = send_some(limit);
-    if (!in_flight_.empty() && (state_ == State::kReady || state_ == State::kSilent)) {
+    if (!in_flight_.empty() && is_open()) {
       moved |= receive_some(limit);
     }
   }
@@ -154,9 +171,6 @@ bool Lane::start_connect() {
     return false;
   }
   const auto& addresses = channel_.addresses();
-  if (address_index_ >= addresses.size()) {
-    address_index_ = 0;
-  }
   if (addresses.empty()) {
     connect_failed(ErrorCode::kPeerUnreachable, 0, "the peer advertises no address");
     return false;
@@ -189,6 +203,8 @@ bool Lane::start_connect() {
   }
   state_ = State::kConnecting;
   state_since_ns_ = now;
+  // Relaxed: see busy(). Told before the step ends, so that nobody takes the channel for idle.
+  busy_.store(true, std::memory_order_relaxed);
   return true;
 }
 
@@ -204,18 +220,38 @@ void Lane::finish_connect() {
   send_hello();
 }
 
+/// The next address is tried at once; when none is left the attempt has failed, with the most
+/// telling of the reasons: that somebody answered and refused says more than that nobody did.
 void Lane::connect_failed(ErrorCode code, int native_errno, const char* what) {
   close_socket();
   state_ = State::kClosed;
-  const base::Nanoseconds now = environment_.clock.now_ns();
-  if (code == ErrorCode::kPeerUnreachable && address_index_ + 1 < channel_.addresses().size()) {
+  if (attempt_code_ == ErrorCode::kOk || attempt_code_ == ErrorCode::kPeerUnreachable) {
+    attempt_code_ = code;
+    attempt_errno_ = native_errno;
+  }
+  log_end(base::LogLevel::kInfo, what, code, native_errno);
+  if (address_index_ + 1 < channel_.addresses().size()) {
     ++address_index_;
     return;
   }
-  log_end(what, code, native_errno);
   address_index_ = 0;
-  retry_after_ns_ = now + (class_ == wire::LaneClass::kControl ? kRetryDrain : kRetryAfterRefusal);
+  code = std::exchange(attempt_code_, ErrorCode::kOk);
+  native_errno = std::exchange(attempt_errno_, 0);
   environment_.counters.lanes_failed.add();
+  const bool is_control = class_ == wire::LaneClass::kControl;
+  retry_after_ns_ = environment_.clock.now_ns() + (is_control ? kRetryDrain : kRetryAfterRefusal);
+  if (is_control) {
+    // Nobody listens there any more, or somebody else: the peer that reset a lane is gone, since it
+    // ends its served lanes before it stops listening.
+    if (code == ErrorCode::kPeerEpochChanged || native_errno == ECONNREFUSED) {
+      for (const auto& lane : channel_.lanes()) {
+        if (lane.get() != this) {
+          lane->end_if_reset();
+        }
+      }
+    }
+    return;
+  }
   channel_.report_unreachable(Error::make_native(code, native_errno, "peer '%.64s': %s",
                                                  channel_.peer_name().c_str(), what));
   if (class_ == wire::LaneClass::kLatency) {
@@ -223,15 +259,18 @@ void Lane::connect_failed(ErrorCode code, int native_errno, const char* what) {
       call->report(code);
     }
   }
-  if (class_ != wire::LaneClass::kControl) {
-    fail_pending_if_alone(code, native_errno);
-  }
+  fail_pending_if_alone(code, native_errno);
 }
 
-/// Nothing of these slices was sent. Another lane of the class may still take them.
+/// Nothing of these slices was sent. Another lane of the class that is connected, or on the way to
+/// it, still takes them; so does one that a silent lane leaves to connect.
 void Lane::fail_pending_if_alone(ErrorCode code, int native_errno) {
+  const bool we_are_stuck = state_ == State::kSilent || state_ == State::kLost;
   for (const auto& lane : channel_.lanes()) {
-    if (lane.get() != this && lane->lane_class() == class_ && lane->ready()) {
+    const Fitness fitness = lane->fitness();
+    if (lane.get() != this && lane->lane_class() == class_ &&
+        (fitness == Fitness::kReady || fitness == Fitness::kConnecting ||
+         (we_are_stuck && fitness == Fitness::kClosed))) {
       return;
     }
   }
@@ -268,7 +307,7 @@ bool Lane::send_hello() {
 
 /// True when the lane became ready.
 bool Lane::receive_hello() {
-  const iovec tail = received_.tail();
+  const iovec tail = received_.tail(kHeadBytesMax);
   const platform::IoResult result = environment_.network.receive(socket_, {&tail, 1});
   switch (result.kind) {
     case platform::IoResult::Kind::kWouldBlock:
@@ -291,7 +330,10 @@ bool Lane::receive_hello() {
     return false;
   }
   if (server.status != 0) {
-    connect_failed(static_cast<ErrorCode>(server.status), 0, "handshake refused by the peer");
+    // That it is closing is news of the peer, not of this engine.
+    const auto refusal = static_cast<ErrorCode>(server.status);
+    connect_failed(refusal == ErrorCode::kEngineClosing ? ErrorCode::kPeerUnreachable : refusal, 0,
+                   "handshake refused by the peer");
     return false;
   }
   if (server.server_epoch != channel_.connection().epoch ||
@@ -315,6 +357,8 @@ void Lane::become_ready() {
   state_ = State::kReady;
   progress_ns_ = environment_.clock.now_ns();
   retry_after_ns_ = 0;
+  attempt_code_ = ErrorCode::kOk;
+  attempt_errno_ = 0;
   environment_.counters.lanes_connected.add();
   publish();
   channel_.report_connected();
@@ -330,6 +374,9 @@ void Lane::reset_io() {
   receive_.clear();
   in_response_ = false;
   send_blocked_ = false;
+  frame_touched_ = false;
+  send_errno_ = 0;
+  reset_by_peer_ = false;
 }
 
 void Lane::close_socket() {
@@ -346,8 +393,8 @@ void Lane::close_socket() {
 // ---- Lane: sending
 
 bool Lane::send_some(transfer::WorkLimit& limit) {
-  if (send_blocked_ && armed_) {
-    return false;  // the poller will say
+  if (send_errno_ != 0 || (send_blocked_ && armed_)) {
+    return false;  // what the peer sent before its end is still to be received; or: the poller says
   }
   if (send_.done() && (state_ != State::kReady || !build_next_frame())) {
     return false;
@@ -357,6 +404,7 @@ bool Lane::send_some(transfer::WorkLimit& limit) {
   switch (result.kind) {
     case platform::IoResult::Kind::kBytes:
       send_.advance(result.bytes);
+      frame_touched_ = true;
       limit.spend(result.bytes);
       progress_ns_ = environment_.clock.now_ns();
       send_blocked_ = false;
@@ -368,11 +416,8 @@ bool Lane::send_some(transfer::WorkLimit& limit) {
     case platform::IoResult::Kind::kFailed:
       break;
   }
-  if (is_word_of_peer(result.native_errno)) {
-    peer_ended(ErrorCode::kPeerDisconnected, result.native_errno, "send");
-  } else {
-    lost(ErrorCode::kPeerDisconnected, result.native_errno, "send");
-  }
+  // Responses that came before the end are in our socket buffer and tell what was done.
+  send_errno_ = result.native_errno != 0 ? result.native_errno : EPIPE;
   return false;
 }
 
@@ -548,8 +593,10 @@ void Lane::start_frame(Frame frame, wire::RequestHeader header) {
   send_.add(head_.data(), head_.size());
   send_payload_bytes_ = 0;
   send_trailer_bytes_ = 0;
+  frame_touched_ = false;
   if (in_flight_.empty()) {
     progress_ns_ = environment_.clock.now_ns();
+    busy_.store(true, std::memory_order_relaxed);  // as in start_connect()
   }
   frame.id = header.frame_id;
   in_flight_.push_back(std::move(frame));
@@ -568,20 +615,24 @@ bool Lane::receive_some(transfer::WorkLimit& limit) {
       payload_bytes += part.iov_len;
     }
   }
-  scratch_.push_back(received_.tail());
+  scratch_.push_back(received_.tail(kHeadBytesMax));
   const platform::IoResult result = environment_.network.receive(socket_, scratch_);
   switch (result.kind) {
     case platform::IoResult::Kind::kWouldBlock:
+      if (send_errno_ != 0) {
+        lost(ErrorCode::kPeerDisconnected, send_errno_, "send");
+      }
       return false;
     case platform::IoResult::Kind::kEnded:
-      peer_ended(ErrorCode::kPeerDisconnected, 0, "the peer closed the connection");
+      // After an error the end of the stream is the kernel's, not the peer's FIN.
+      if (send_errno_ == 0) {
+        peer_ended("the peer closed the connection");
+      } else {
+        lost(ErrorCode::kPeerDisconnected, send_errno_, "send");
+      }
       return false;
     case platform::IoResult::Kind::kFailed:
-      if (is_word_of_peer(result.native_errno)) {
-        peer_ended(ErrorCode::kPeerDisconnected, result.native_errno, "receive");
-      } else {
-        lost(ErrorCode::kPeerDisconnected, result.native_errno, "receive");
-      }
+      lost(ErrorCode::kPeerDisconnected, result.native_errno, "receive");
       return false;
     case platform::IoResult::Kind::kBytes:
       break;
@@ -634,6 +685,7 @@ bool Lane::begin_response(const wire::ResponseHeader& header) {
   }
   const std::uint64_t bytes = front.slice != nullptr ? front.slice->bytes : 0;
   const bool ok = header.status == 0;
+  const bool complete = header.effect == static_cast<std::uint8_t>(wire::FrameEffect::kComplete);
   receive_.clear();
   switch (front.kind) {
     case FrameKind::kRead:
@@ -648,7 +700,7 @@ bool Lane::begin_response(const wire::ResponseHeader& header) {
     case FrameKind::kWrite:
       return header.type == static_cast<std::uint8_t>(wire::ResponseType::kWriteAck) &&
              header.payload_bytes == 0 &&
-             (ok ? header.prefix_bytes == bytes : header.prefix_bytes <= bytes);
+             (complete ? header.prefix_bytes == bytes : header.prefix_bytes <= bytes);
     case FrameKind::kNotify:
       return header.type == static_cast<std::uint8_t>(wire::ResponseType::kNotifyAck) &&
              header.payload_bytes == 0;
@@ -670,22 +722,41 @@ bool Lane::begin_response(const wire::ResponseHeader& header) {
 }
 
 bool Lane::finish_front(const wire::ResponseHeader& header) {
-  const Frame front = in_flight_.front();
+  const Frame front = std::move(in_flight_.front());
   in_flight_.pop_front();
+  if (state_ == State::kSilent && in_flight_.empty()) {
+    state_ = State::kReady;
+  }
   const auto code = static_cast<ErrorCode>(header.status);
-  if (front.kind == FrameKind::kDescribe) {
-    return finish_describe(*front.call, front.completed ? ErrorCode::kPeerSilent : code);
+  switch (front.kind) {
+    case FrameKind::kDescribe:
+      return finish_describe(*front.call, front.completed ? ErrorCode::kPeerSilent : code);
+    case FrameKind::kDrain:
+      finish_drain(front.drained_lane_id, code);
+      return true;
+    case FrameKind::kWrite:
+    case FrameKind::kRead:
+    case FrameKind::kNotify:
+      finish_slice(front, header);
+      return true;
   }
-  if (front.kind == FrameKind::kDrain) {
-    if (code == ErrorCode::kOk) {
-      for (const auto& lane : channel_.lanes()) {
-        if (lane.get() != this) {
-          lane->end_by_proof(front.drained_lane_id);
-        }
-      }
+  return false;
+}
+
+void Lane::finish_drain(std::uint64_t lane_id, ErrorCode code) {
+  if (code != ErrorCode::kOk) {
+    drain_after_ns_ = environment_.clock.now_ns() + kRetryDrain;  // it cannot promise it now
+    return;
+  }
+  for (const auto& lane : channel_.lanes()) {
+    if (lane.get() != this) {
+      lane->end_by_proof(lane_id);
     }
-    return true;
   }
+}
+
+void Lane::finish_slice(const Frame& front, const wire::ResponseHeader& header) {
+  const auto code = static_cast<ErrorCode>(header.status);
   transfer::Slice& slice = *front.slice;
   in_flight_bytes_ -= slice.bytes;
   transfer::SliceResult result;
@@ -707,10 +778,6 @@ bool Lane::finish_front(const wire::ResponseHeader& header) {
   // The response is the peer's word that it is done with its memory; ours was copied out by the
   // kernel (WRITE) or has just been filled (READ).
   retire(slice);
-  if (state_ == State::kSilent && in_flight_.empty()) {
-    state_ = State::kReady;
-  }
-  return true;
 }
 
 /// False when an answer breaks the protocol.
@@ -730,33 +797,69 @@ bool Lane::finish_describe(DescribeCall& call, ErrorCode code) {
 
 // ---- Lane: ending
 
-transfer::SliceResult Lane::failure_of(const Frame& frame, bool is_front, ErrorCode code,
-                                       int native_errno) const {
-  transfer::SliceResult result{code, native_errno, 0, RemoteEffect::kNone, false};
-  if (frame.kind == FrameKind::kNotify) {
-    result.code = ErrorCode::kNotificationFailed;
-  } else if (frame.kind == FrameKind::kWrite) {
-    const bool is_being_sent = &frame == &in_flight_.back() && !send_.done();
-    const bool payload_untouched =
-        is_being_sent && send_.remaining() >= send_payload_bytes_ + send_trailer_bytes_;
-    // Without one payload byte the peer has nothing to write.
-    result.effect = payload_untouched ? RemoteEffect::kNone : RemoteEffect::kUnknown;
-  } else if (is_front && in_response_) {
-    result.prefix_bytes = frame.slice->bytes - receive_.remaining();
-    result.effect = result.prefix_bytes > 0 ? RemoteEffect::kPrefix : RemoteEffect::kNone;
+/// What is known of a frame without its response. `ended`: our socket is closed, so nothing of it
+/// moves any more; before that, what is on the way may still land.
+transfer::SliceResult Lane::failure_of(const Frame& frame, bool is_front, bool ended,
+                                       ErrorCode code, int native_errno) const {
+  transfer::SliceResult result{code, native_errno, 0, RemoteEffect::kUnknown, false};
+  const bool is_being_sent = &frame == &in_flight_.back() && !send_.done();
+  switch (frame.kind) {
+    case FrameKind::kNotify:
+      result.code = ErrorCode::kNotificationFailed;
+      result.effect = RemoteEffect::kNone;
+      break;
+    case FrameKind::kWrite:
+      // Without one payload byte the peer has nothing to write.
+      if (ended && is_being_sent &&
+          send_.remaining() >= send_payload_bytes_ + send_trailer_bytes_) {
+        result.effect = RemoteEffect::kNone;
+      }
+      break;
+    case FrameKind::kRead:
+      if (is_front && in_response_) {
+        result.prefix_bytes = frame.slice->bytes - receive_.remaining();
+      }
+      if (ended) {
+        result.effect = result.prefix_bytes > 0 ? RemoteEffect::kPrefix : RemoteEffect::kNone;
+      }
+      break;
+    case FrameKind::kDescribe:
+    case FrameKind::kDrain:
+      break;
   }
   return result;
 }
 
-void Lane::complete_all(ErrorCode code, int native_errno) {
+/// A frame of which no byte was sent never happened.
+void Lane::withdraw_untouched(ErrorCode code, int native_errno) {
+  if (in_flight_.empty() || send_.done() || frame_touched_) {
+    return;
+  }
+  const Frame frame = std::move(in_flight_.back());
+  in_flight_.pop_back();
+  send_.clear();
+  if (frame.call != nullptr) {
+    frame.call->report(code);
+  }
+  if (frame.slice != nullptr) {
+    in_flight_bytes_ -= frame.slice->bytes;
+    const bool notify = frame.kind == FrameKind::kNotify;
+    complete(*frame.slice, {notify ? ErrorCode::kNotificationFailed : code, native_errno, 0,
+                            RemoteEffect::kNone, false});
+    retire(*frame.slice);
+  }
+}
+
+void Lane::complete_all(bool ended, ErrorCode code, int native_errno) {
   bool is_front = true;
   for (Frame& frame : in_flight_) {
-    if (frame.call != nullptr && !frame.completed) {
+    if (!frame.completed) {
       frame.completed = true;
-      frame.call->report(code);
-    } else if (frame.slice != nullptr && !frame.completed) {
-      frame.completed = true;
-      complete(*frame.slice, failure_of(frame, is_front, code, native_errno));
+      if (frame.call != nullptr) {
+        frame.call->report(code);
+      } else if (frame.slice != nullptr) {
+        complete(*frame.slice, failure_of(frame, is_front, ended, code, native_errno));
+      }
     }
     is_front = false;
   }
@@ -764,7 +867,7 @@ void Lane::complete_all(ErrorCode code, int native_errno) {
 
 void Lane::retire_all() {
   while (!in_flight_.empty()) {
-    const Frame frame = in_flight_.front();
+    const Frame frame = std::move(in_flight_.front());
     in_flight_.pop_front();
     if (frame.slice != nullptr) {
       retire(*frame.slice);
@@ -773,61 +876,73 @@ void Lane::retire_all() {
   in_flight_bytes_ = 0;
 }
 
-void Lane::log_end(const char* what, ErrorCode code, int native_errno) const {
+void Lane::log_end(base::LogLevel level, const char* what, ErrorCode code, int native_errno) const {
   const auto& addresses = channel_.addresses();
   const std::string address =
       address_index_ < addresses.size() ? addresses[address_index_].text() : std::string("-");
-  base::log(base::LogLevel::kInfo, "lane to '%s' at %s: %s: %s", channel_.peer_name().c_str(),
-            address.c_str(), what, Error(code, native_errno).message().c_str());
+  base::log(level, "lane to '%.64s' at %s: %s: %s", channel_.peer_name().c_str(), address.c_str(),
+            what, Error(code, native_errno).message().c_str());
 }
 
-void Lane::peer_ended(ErrorCode code, int native_errno, const char* what) {
-  const bool was_idle = in_flight_.empty();
-  if (!was_idle) {
-    log_end(what, code, native_errno);
+/// The peer sent FIN: it closes a lane only after its last receive into memory has ended.
+void Lane::peer_ended(const char* what) {
+  if (!in_flight_.empty()) {
+    log_end(base::LogLevel::kInfo, what, ErrorCode::kPeerDisconnected, 0);
     environment_.counters.lanes_failed.add();
   }
-  complete_all(code, native_errno);
-  close_socket();
-  state_ = State::kClosed;
-  retire_all();
+  withdraw_untouched(ErrorCode::kPeerDisconnected, 0);
+  end_unproved();
 }
 
+/// The connection is gone without the peer's FIN. A reset is its kernel's word, but what had
+/// arrived before it can still be read there: it is proof only together with the end of its
+/// listener.
 void Lane::lost(ErrorCode code, int native_errno, const char* what) {
-  log_end(what, code, native_errno);
+  log_end(in_flight_.empty() ? base::LogLevel::kInfo : base::LogLevel::kWarn, what, code,
+          native_errno);
   environment_.counters.lanes_failed.add();
-  complete_all(code, native_errno);
-  // Drains are asked again on the next connection; they hold nothing.
+  withdraw_untouched(code, native_errno);
+  complete_all(true, code, native_errno);
+  // Descriptions and drains hold nothing.
   std::erase_if(in_flight_, [](const Frame& frame) { return frame.slice == nullptr; });
   close_socket();
+  send_.clear();
   state_ = in_flight_.empty() ? State::kClosed : State::kLost;
+  reset_by_peer_ = native_errno == ECONNRESET || native_errno == EPIPE;
   if (class_ == wire::LaneClass::kControl) {
     retry_after_ns_ = environment_.clock.now_ns() + kRetryDrain;
   }
 }
 
-void Lane::end_by_proof(std::uint64_t lane_id) {
-  const std::lock_guard lock(drive_mutex_);
-  if (lane_id_ != lane_id || (state_ != State::kSilent && state_ != State::kLost)) {
-    return;
-  }
-  environment_.counters.lanes_drained.add();
+void Lane::end_unproved() {
+  complete_all(true, ErrorCode::kPeerDisconnected, 0);
   close_socket();
+  send_.clear();
   state_ = State::kClosed;
   retire_all();
   publish();
 }
 
+void Lane::end_by_proof(std::uint64_t lane_id) {
+  const std::lock_guard lock(drive_mutex_);
+  if (lane_id_ == lane_id && (state_ == State::kSilent || state_ == State::kLost)) {
+    environment_.counters.lanes_drained.add();
+    end_unproved();
+  }
+}
+
+void Lane::end_if_reset() {
+  const std::lock_guard lock(drive_mutex_);
+  if (state_ == State::kLost && reset_by_peer_) {
+    end_unproved();
+  }
+}
+
 void Lane::end_by_decree() {
   const std::lock_guard lock(drive_mutex_);
-  if (in_flight_.empty()) {
-    return;
+  if (!in_flight_.empty()) {
+    end_unproved();
   }
-  complete_all(ErrorCode::kPeerDisconnected, 0);
-  close_socket();
-  state_ = State::kClosed;
-  retire_all();
-  publish();
 }
 
 void Lane::shut() {
@@ -842,7 +957,7 @@ void Lane::want_drains() {
   if (!lock.owns_lock()) {
     return;
   }
-  drains_wanted_ = true;
+  drains_wanted_ = environment_.clock.now_ns() >= drain_after_ns_;
   armed_ = true;
   transfer::WorkLimit limit{1 << 16, 8};
   step(limit);
@@ -851,6 +966,23 @@ void Lane::want_drains() {
 }
 
 // ---- Lane: the worker's view
+
+/// No byte moved for the progress timeout, unless it is we who did not look for so long.
+void Lane::fall_silent() {
+  transfer::WorkLimit limit{kCallBytesMax, 4};
+  if (receive_some(limit) || !is_open() || in_flight_.empty()) {
+    return;
+  }
+  if (class_ == wire::LaneClass::kControl) {
+    lost(ErrorCode::kPeerSilent, 0, "drain");
+    return;
+  }
+  log_end(base::LogLevel::kWarn, "no answer; asking over another connection",
+          ErrorCode::kPeerSilent, 0);
+  withdraw_untouched(ErrorCode::kPeerSilent, 0);
+  complete_all(false, ErrorCode::kPeerSilent, 0);
+  state_ = in_flight_.empty() ? State::kReady : State::kSilent;
+}
 
 void Lane::check_timers(base::Nanoseconds now_ns) {
   const Config::Tcp& tcp = environment_.config.tcp;
@@ -871,13 +1003,7 @@ void Lane::check_timers(base::Nanoseconds now_ns) {
     case State::kReady:
       if (!in_flight_.empty()) {
         if (elapsed(progress_ns_) > tcp.progress_timeout_ms * base::kMillisecond) {
-          log_end("no answer; asking over another connection", ErrorCode::kPeerSilent, 0);
-          if (class_ == wire::LaneClass::kControl) {
-            lost(ErrorCode::kPeerSilent, 0, "drain");
-            return;
-          }
-          complete_all(ErrorCode::kPeerSilent, 0);
-          state_ = State::kSilent;
+          fall_silent();
         }
       } else if (elapsed(progress_ns_) > tcp.idle_lane_timeout_ms * base::kMillisecond) {
         environment_.counters.lanes_idle_closed.add();
@@ -914,13 +1040,20 @@ void Lane::update_interest() {
 }
 
 void Lane::publish() {
+  const bool stuck = state_ == State::kSilent || state_ == State::kLost;
+  Fitness fitness = Fitness::kClosed;
+  if (state_ == State::kReady) {
+    fitness = Fitness::kReady;
+  } else if (state_ == State::kConnecting || state_ == State::kHello) {
+    fitness = Fitness::kConnecting;
+  } else if (stuck) {
+    fitness = Fitness::kStuck;
+  }
+  fitness_.store(fitness, std::memory_order_relaxed);
   has_socket_.store(socket_ != platform::kNoSocket, std::memory_order_relaxed);
-  ready_.store(state_ == State::kReady, std::memory_order_relaxed);
-  busy_.store(!in_flight_.empty() || state_ == State::kConnecting || state_ == State::kHello,
-              std::memory_order_relaxed);
-  shown_lane_id_.store(lane_id_, std::memory_order_relaxed);
-  unproved_.store(state_ == State::kSilent || state_ == State::kLost ? in_flight_.size() : 0,
-                  std::memory_order_relaxed);
+  busy_.store(!in_flight_.empty() || fitness == Fitness::kConnecting, std::memory_order_relaxed);
+  unproved_.store(stuck ? in_flight_.size() : 0, std::memory_order_relaxed);
+  unproved_lane_id_.store(stuck && !in_flight_.empty() ? lane_id_ : 0, std::memory_order_relaxed);
 }
 
 }  // namespace orbite::transport::tcp

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/log.hpp"
 #include "transfer/transport.hpp"
 #include "transport/tcp/channel.hpp"
 #include "transport/tcp/environment.hpp"
@@ -41,12 +42,12 @@ class LaneDirectory {
 /// One connection of ours to a peer, with pipelined frames out and responses in, in order.
 ///
 ///   Closed ──work──▶ Connecting ──▶ Hello ──▶ Ready ──idle──▶ Closed
-///                        │            │         │ FIN or RST from the peer: proof; frames fail
+///                        │            │         │ FIN from the peer: proof; frames fail
 ///                        ▼            ▼         ▼          and retire
 ///                      Closed       Closed    Closed
-///   Ready ──silence──▶ Silent: its executions have failed, nothing more is sent; a response still
-///                      completes its frame; Closed by the peer's FIN or RST, or its Drained answer
-///   Ready or Silent ──local error (no word from the peer)──▶ Lost: as Silent, without a socket
+///   Ready ──silence──▶ Silent: its executions have failed, no new frame is begun; a response still
+///                      retires its frame; Closed by the peer's FIN or its Drained answer
+///   Ready or Silent ──error, reset──▶ Lost: as Silent, without a socket
 ///
 /// Whoever holds the drive mutex owns all of it; nobody waits for that mutex but the worker.
 class Lane final : private transfer::CompletionPath {
@@ -65,9 +66,10 @@ class Lane final : private transfer::CompletionPath {
   void on_event(transfer::WorkLimit& limit);
   void on_tick(base::Nanoseconds now_ns, bool caller_is_active);
 
-  /// Retires what is unproved: the peer answered a drain of that connection, or is fenced.
-  void end_by_proof(std::uint64_t lane_id);
-  void end_by_decree();
+  // Each retires what is unproved, with a proof of its own:
+  void end_by_proof(std::uint64_t lane_id);  ///< the peer answered a drain of that connection
+  void end_if_reset();                       ///< it reset the connection, and listens no more
+  void end_by_decree();                      ///< an operator says that it is fenced
   /// Closes the socket at the end of the transport; what is unproved stays so.
   void shut();
 
@@ -79,7 +81,11 @@ class Lane final : private transfer::CompletionPath {
   [[nodiscard]] bool has_socket() const noexcept {
     return has_socket_.load(std::memory_order_relaxed);
   }
-  [[nodiscard]] bool ready() const noexcept { return ready_.load(std::memory_order_relaxed); }
+  enum class Fitness : std::uint8_t { kClosed, kConnecting, kReady, kStuck };
+  [[nodiscard]] Fitness fitness() const noexcept {
+    return fitness_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool ready() const noexcept { return fitness() == Fitness::kReady; }
   /// Frames in flight or unproved, or a connection being made.
   [[nodiscard]] bool busy() const noexcept { return busy_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t unproved_count() const noexcept {
@@ -87,7 +93,7 @@ class Lane final : private transfer::CompletionPath {
   }
   /// The connection whose drain would prove something, or 0.
   [[nodiscard]] std::uint64_t unproved_lane_id() const noexcept {
-    return unproved_count() > 0 ? shown_lane_id_.load(std::memory_order_relaxed) : 0;
+    return unproved_lane_id_.load(std::memory_order_relaxed);
   }
 
   void set_channel_reference(std::weak_ptr<transfer::Flow> self) {
@@ -129,24 +135,31 @@ class Lane final : private transfer::CompletionPath {
   bool handle_responses();
   bool begin_response(const wire::ResponseHeader& header);
   bool finish_front(const wire::ResponseHeader& header);
+  void finish_slice(const Frame& front, const wire::ResponseHeader& header);
   bool finish_describe(DescribeCall& call, ErrorCode code);
+  void finish_drain(std::uint64_t lane_id, ErrorCode code);
   void add_local_parts(const transfer::Slice& slice, IoCursor& cursor) const;
 
-  /// The peer ended this connection: everything in flight fails and is retired.
-  void peer_ended(ErrorCode code, int native_errno, const char* what);
-  /// We ended it, or lost it, without a word from the peer.
+  void peer_ended(const char* what);
   void lost(ErrorCode code, int native_errno, const char* what);
-  void complete_all(ErrorCode code, int native_errno);
+  void fall_silent();
+  void end_unproved();
+  void withdraw_untouched(ErrorCode code, int native_errno);
+  void complete_all(bool ended, ErrorCode code, int native_errno);
   void retire_all();
-  [[nodiscard]] transfer::SliceResult failure_of(const Frame& frame, bool is_front, ErrorCode code,
-                                                 int native_errno) const;
+  [[nodiscard]] transfer::SliceResult failure_of(const Frame& frame, bool is_front, bool ended,
+                                                 ErrorCode code, int native_errno) const;
   void reset_io();
   void close_socket();
   void fail_pending_if_alone(ErrorCode code, int native_errno);
   void update_interest();
   void publish();
   void check_timers(base::Nanoseconds now_ns);
-  void log_end(const char* what, ErrorCode code, int native_errno) const;
+  void log_end(base::LogLevel level, const char* what, ErrorCode code, int native_errno) const;
+  void answer_kick();
+  [[nodiscard]] bool is_open() const noexcept {
+    return state_ == State::kReady || state_ == State::kSilent;
+  }
   [[nodiscard]] bool wants_connection();
   [[nodiscard]] policy::QosClass qos() const noexcept {
     return class_ == wire::LaneClass::kBulk ? policy::QosClass::kBulk : policy::QosClass::kLatency;
@@ -163,11 +176,16 @@ class Lane final : private transfer::CompletionPath {
   platform::Socket socket_ = platform::kNoSocket;
   std::uint64_t lane_id_ = 0;  ///< of the current (or last, unproved) connection
   std::size_t address_index_ = 0;
+  ErrorCode attempt_code_ = ErrorCode::kOk;  ///< why the addresses tried so far failed
+  int attempt_errno_ = 0;
   base::Nanoseconds state_since_ns_ = 0;
   base::Nanoseconds progress_ns_ = 0;  ///< when bytes last moved or the lane last became busy
   base::Nanoseconds retry_after_ns_ = 0;
   bool armed_ = false;  ///< the worker wants events
   bool send_blocked_ = false;
+  bool frame_touched_ = false;  ///< some byte of the frame in send_ was sent
+  int send_errno_ = 0;          ///< sending failed; what was received before is still to be read
+  bool reset_by_peer_ = false;  ///< how the connection was lost
   std::uint32_t interest_ = 0;  ///< as the poller has it
 
   wire::ClientHello hello_{};
@@ -188,15 +206,16 @@ class Lane final : private transfer::CompletionPath {
   std::vector<wire::RegistrationRef> table_scratch_;
   std::vector<wire::WireExtent> extent_scratch_;
   bool drains_wanted_ = false;
+  base::Nanoseconds drain_after_ns_ = 0;
 
   // Set by who found the mutex taken, looked at by the holder after it let go: one of the two sees
   // the other, so both sides are sequentially consistent.
   std::atomic<bool> kicked_{false};
   std::atomic<bool> has_socket_{false};
-  std::atomic<bool> ready_{false};
+  std::atomic<Fitness> fitness_{Fitness::kClosed};
   std::atomic<bool> busy_{false};
   std::atomic<std::uint64_t> unproved_{0};
-  std::atomic<std::uint64_t> shown_lane_id_{0};
+  std::atomic<std::uint64_t> unproved_lane_id_{0};
 };
 
 }  // namespace orbite::transport::tcp

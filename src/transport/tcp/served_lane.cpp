@@ -5,9 +5,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
+#include "wire/envelope.hpp"
 
 namespace orbite::transport::tcp {
 namespace {
@@ -15,6 +17,10 @@ namespace {
 /// Holds the largest tables of a frame, so that they are parsed in place.
 constexpr std::size_t kReceiveBufferBytes = 32 * 1024;
 constexpr std::size_t kPartsPerCall = 1024;
+constexpr std::size_t kNameBytesShown = 64;
+/// Of a trailer, this much is every lane's own; what is longer is charged to the shared budget.
+constexpr std::size_t kTrailerFreeBytes = 4096;
+constexpr std::uint32_t kCallsOfLastLook = 8;
 /// Responses are sent when this much waits, or when no more requests are buffered.
 constexpr std::size_t kResponsesBytesMax = 4096;
 
@@ -23,12 +29,25 @@ std::array<std::uint8_t, 64 * 1024>& sink_storage() {
   return storage;
 }
 
+/// Any well-formed envelope is taken off the wire, whatever we make of it then.
+wire::FrameLimits frame_limits() {
+  wire::FrameLimits limits;
+  limits.trailer_bytes_max = wire::kEnvelopeBytesMax;
+  return limits;
+}
+
+bool is_for_control(wire::FrameType type) {
+  return type == wire::FrameType::kDrain || type == wire::FrameType::kDescribe ||
+         type == wire::FrameType::kPing;
+}
+
 }  // namespace
 
-ServedLane::ServedLane(Environment& environment, const Callbacks& callbacks,
+ServedLane::ServedLane(Environment& environment, const Callbacks& callbacks, TrailerBudget& budget,
                        platform::Socket socket, std::uint64_t id, std::string address)
     : environment_(environment),
       callbacks_(callbacks),
+      budget_(budget),
       socket_(socket),
       id_(id),
       address_(std::move(address)),
@@ -43,26 +62,23 @@ ServedLane::~ServedLane() {
   }
 }
 
-wire::FrameLimits ServedLane::limits() const {
-  wire::FrameLimits limits;
-  limits.trailer_bytes_max =
-      static_cast<std::uint32_t>(environment_.config.notifications.message_bytes_max +
-                                 wire::kEnvelopeHeadBytes + wire::kEnvelopeNameBytesMax);
-  return limits;
-}
-
-std::string ServedLane::peer_text() const {
-  return "'" + std::string(hello_.name, std::min<std::size_t>(hello_.name_bytes, 64)) + "' at " +
-         address_;
+/// The longest trailer that may hold a message that we take.
+std::size_t ServedLane::trailer_bytes_max() const noexcept {
+  return environment_.config.notifications.message_bytes_max + wire::kEnvelopeHeadBytes +
+         wire::kEnvelopeNameBytesMax;
 }
 
 /// Stops receiving first, then gives the loans back: the order is what makes a peer's FIN proof.
-void ServedLane::end(End reason, const char* what) {
+void ServedLane::end(End reason, const char* what) noexcept {
   if (state_ == State::kEnded) {
     return;
   }
-  if (reason == End::kRejected || reason == End::kViolation || reason == End::kTimedOut) {
-    base::log(base::LogLevel::kInfo, "connection from %s ended: %s", peer_text().c_str(), what);
+  if (reason == End::kRejected || reason == End::kViolation || reason == End::kTimedOut ||
+      reason == End::kThrown) {
+    base::log(reason == End::kThrown ? base::LogLevel::kError : base::LogLevel::kInfo,
+              "connection from '%.*s' at %s ended: %s",
+              static_cast<int>(std::min<std::size_t>(hello_.name_bytes, kNameBytesShown)),
+              hello_.name, address_.c_str(), what);
   }
   environment_.network.poller_remove(environment_.poller, socket_);
   environment_.network.close(socket_);
@@ -75,6 +91,7 @@ void ServedLane::end(End reason, const char* what) {
   loans_.clear();
   waiting_read_loans_.clear();
   read_loans_.clear();
+  drop_trailer();
 }
 
 void ServedLane::violation(const Error& error) {
@@ -82,7 +99,7 @@ void ServedLane::violation(const Error& error) {
   end(End::kViolation, error.message().c_str());
 }
 
-void ServedLane::on_event(std::uint32_t /*events*/, transfer::WorkLimit& limit) {
+void ServedLane::on_event(transfer::WorkLimit& limit) {
   while (!ended()) {
     // All that is buffered is served before more is taken in: the poller knows nothing of it.
     if (!serve_buffered(limit) || limit.exhausted() || !receive_some(limit)) {
@@ -92,11 +109,12 @@ void ServedLane::on_event(std::uint32_t /*events*/, transfer::WorkLimit& limit) 
   update_interest();
 }
 
-/// True when everything buffered is served and everything owed is sent.
+/// True when everything buffered is served and everything owed is sent. When the limit ends it
+/// before, something is owed, and the lane polls for room to send: that is how it is served again.
 bool ServedLane::serve_buffered(transfer::WorkLimit& limit) {
   do {
     const bool owes_much = responses_.size() >= kResponsesBytesMax || !read_payload_.done();
-    if (owes_much && !flush(limit)) {
+    if (owes_much && (limit.exhausted() || !flush(limit))) {
       return false;
     }
   } while (parse());
@@ -144,19 +162,20 @@ bool ServedLane::flush(transfer::WorkLimit& limit) {
 /// True when bytes arrived.
 bool ServedLane::receive_some(transfer::WorkLimit& limit) {
   std::size_t payload_bytes = 0;
+  const bool sinks = phase_ == Phase::kSink || phase_ == Phase::kTrailerSink;
   scratch_.clear();
   if (phase_ == Phase::kPayload) {
     for (const iovec& part : payload_.next(kCallBytesMax, scratch_, kPartsPerCall - 1)) {
       payload_bytes += part.iov_len;
     }
-  } else if (phase_ == Phase::kSink && sink_left_ > 0) {
+  } else if (sinks && sink_left_ > 0) {
     payload_bytes = std::min<std::uint64_t>(sink_left_, sink_storage().size());
     scratch_.push_back(iovec{sink_storage().data(), payload_bytes});
   } else if (phase_ == Phase::kTrailer) {
     payload_bytes = trailer_.size() - trailer_filled_;
     scratch_.push_back(iovec{trailer_.data() + trailer_filled_, payload_bytes});
   }
-  scratch_.push_back(received_.tail());
+  scratch_.push_back(received_.tail(kHeadBytesMax));
   const platform::IoResult result = environment_.network.receive(socket_, scratch_);
   switch (result.kind) {
     case platform::IoResult::Kind::kWouldBlock:
@@ -176,7 +195,7 @@ bool ServedLane::receive_some(transfer::WorkLimit& limit) {
   const std::size_t direct = std::min(result.bytes, payload_bytes);
   if (phase_ == Phase::kPayload) {
     payload_.advance(direct);
-  } else if (phase_ == Phase::kSink) {
+  } else if (sinks) {
     sink_left_ -= direct;
   } else if (phase_ == Phase::kTrailer) {
     trailer_filled_ += direct;
@@ -207,6 +226,8 @@ bool ServedLane::parse() {
       return parse_sink();
     case Phase::kTrailer:
       return parse_trailer();
+    case Phase::kTrailerSink:
+      return parse_trailer_sink();
   }
   return false;
 }
@@ -261,8 +282,7 @@ bool ServedLane::parse_proof() {
     end(End::kRejected, "the peer did not prove that it knows our secret");
     return false;
   }
-  // A drain may have ended this lane while its proof was on the way.
-  if (const ErrorCode status = callbacks_.admit(hello_); status != ErrorCode::kOk) {
+  if (const ErrorCode status = callbacks_.prove(*this); status != ErrorCode::kOk) {
     end(End::kRejected, std::string(error_text(status)).c_str());
     return false;
   }
@@ -275,14 +295,21 @@ bool ServedLane::parse_proof() {
 void ServedLane::next_frame() {
   phase_ = Phase::kHeader;
   refusal_ = ErrorCode::kOk;
+  trailer_refusal_ = ErrorCode::kOk;
 }
 
 bool ServedLane::parse_header() {
   if (!received_.take(header_)) {
     return false;
   }
-  if (auto valid = wire::check_request_header(header_, limits()); !valid) {
+  if (auto valid = wire::check_request_header(header_, frame_limits()); !valid) {
     violation(valid.error());
+    return false;
+  }
+  if (is_control() && !is_for_control(static_cast<wire::FrameType>(header_.type))) {
+    violation(Error::make(ErrorCode::kProtocolViolation,
+                          "a frame of type %u on a control lane, allowed: 4, 5 and 6",
+                          unsigned{header_.type}));
     return false;
   }
   environment_.counters.served_frames.add();
@@ -400,9 +427,7 @@ bool ServedLane::parse_sink() {
 
 void ServedLane::serve_write_end() {
   if (header_.trailer_bytes > 0) {
-    trailer_.resize(header_.trailer_bytes);
-    trailer_filled_ = 0;
-    phase_ = Phase::kTrailer;
+    begin_trailer();
     return;
   }
   const bool ok = refusal_ == ErrorCode::kOk;
@@ -413,9 +438,7 @@ void ServedLane::serve_write_end() {
 
 void ServedLane::serve_trailer_frame() {
   if (header_.trailer_bytes > 0) {
-    trailer_.resize(header_.trailer_bytes);
-    trailer_filled_ = 0;
-    phase_ = Phase::kTrailer;
+    begin_trailer();
     return;
   }
   ORBITE_CHECK(header_.type == static_cast<std::uint8_t>(wire::FrameType::kPing));
@@ -423,50 +446,128 @@ void ServedLane::serve_trailer_frame() {
   next_frame();
 }
 
-bool ServedLane::parse_trailer() {
-  const std::size_t step = std::min(trailer_.size() - trailer_filled_, received_.size());
-  if (step > 0) {
-    std::memcpy(trailer_.data() + trailer_filled_, received_.data().data(), step);
-    received_.consume(step);
-    trailer_filled_ += step;
+// ---- Trailers
+
+void ServedLane::begin_trailer() {
+  trailer_filled_ = 0;
+  phase_ = Phase::kTrailer;
+  if (refusal_ != ErrorCode::kOk) {
+    sink_trailer(refusal_);
+  } else if (header_.trailer_bytes > trailer_bytes_max()) {
+    sink_trailer(ErrorCode::kInvalidArgument);
+  } else {
+    trailer_.resize(std::min<std::size_t>(header_.trailer_bytes, kTrailerFreeBytes));
   }
-  if (trailer_filled_ < trailer_.size()) {
+}
+
+/// Room for more of the trailer, twice as much as has arrived. False when the budget has none.
+bool ServedLane::grow_trailer() {
+  const std::size_t wanted = std::min<std::size_t>(header_.trailer_bytes, 2 * trailer_.size());
+  // The copy lives as long as what it is made of.
+  const std::uint64_t charge = wanted;
+  if (!budget_.take(charge)) {
     return false;
   }
+  const std::uint64_t before = std::exchange(trailer_charge_, charge);
+  try {
+    trailer_.reserve(wanted);
+    trailer_.resize(wanted);
+  } catch (...) {
+    budget_.give_back(before);
+    throw;
+  }
+  budget_.give_back(before);
+  return true;
+}
+
+/// What has come of the trailer is forgotten, what is to come is not kept.
+void ServedLane::sink_trailer(ErrorCode refusal) {
+  trailer_refusal_ = refusal;
+  sink_left_ = header_.trailer_bytes - trailer_filled_;
+  drop_trailer();
+  phase_ = Phase::kTrailerSink;
+}
+
+void ServedLane::drop_trailer() noexcept {
+  if (trailer_.capacity() > kTrailerFreeBytes) {
+    trailer_ = {};
+  }
+  trailer_.clear();
+  trailer_filled_ = 0;
+  budget_.give_back(std::exchange(trailer_charge_, 0));
+}
+
+bool ServedLane::parse_trailer_sink() {
+  const std::size_t step = std::min<std::uint64_t>(sink_left_, received_.size());
+  received_.consume(step);
+  sink_left_ -= step;
+  if (sink_left_ > 0) {
+    return false;
+  }
+  finish_trailer(trailer_refusal_);
+  return true;
+}
+
+bool ServedLane::parse_trailer() {
+  while (true) {
+    const std::size_t step = std::min(trailer_.size() - trailer_filled_, received_.size());
+    if (step > 0) {
+      std::memcpy(trailer_.data() + trailer_filled_, received_.data().data(), step);
+      received_.consume(step);
+      trailer_filled_ += step;
+    }
+    if (trailer_filled_ < trailer_.size()) {
+      return false;
+    }
+    if (trailer_filled_ == header_.trailer_bytes) {
+      break;
+    }
+    if (!grow_trailer()) {
+      sink_trailer(ErrorCode::kBudgetExhausted);
+      return true;
+    }
+  }
+  const bool drains = header_.type == static_cast<std::uint8_t>(wire::FrameType::kDrain);
+  const ErrorCode notification = drains ? ErrorCode::kOk : deliver_trailer();
+  if (ended()) {
+    return false;
+  }
+  finish_trailer(notification);
+  return !ended();
+}
+
+void ServedLane::finish_trailer(ErrorCode notification) {
   const auto type = static_cast<wire::FrameType>(header_.type);
   if (type == wire::FrameType::kDrain) {
     std::uint64_t lane_id = 0;
     std::memcpy(&lane_id, trailer_.data(), sizeof(lane_id));
-    respond(wire::ResponseType::kDrained, callbacks_.drain(hello_.client_epoch, lane_id),
-            RemoteEffect::kNone, 0, 0);
+    const ErrorCode drained = callbacks_.drain(hello_.client_epoch, lane_id);
+    if (ended()) {
+      return;  // the lane named itself
+    }
+    respond(wire::ResponseType::kDrained, drained, RemoteEffect::kNone, 0, 0);
   } else if (type == wire::FrameType::kNotify) {
-    respond(wire::ResponseType::kNotifyAck, deliver_trailer(), RemoteEffect::kNone, 0, 0);
+    respond(wire::ResponseType::kNotifyAck, notification, RemoteEffect::kNone, 0, 0);
   } else {
     const bool written = refusal_ == ErrorCode::kOk;
-    ErrorCode status = refusal_;
-    if (written && deliver_trailer() != ErrorCode::kOk) {
-      status = ErrorCode::kNotificationFailed;
-    }
-    if (ended()) {
-      return false;
-    }
-    respond(wire::ResponseType::kWriteAck, status,
+    const bool delivered = notification == ErrorCode::kOk;
+    respond(wire::ResponseType::kWriteAck,
+            !written    ? refusal_
+            : delivered ? ErrorCode::kOk
+                        : ErrorCode::kNotificationFailed,
             written ? RemoteEffect::kComplete : RemoteEffect::kNone,
             written ? header_.payload_bytes : 0, 0);
   }
-  if (ended()) {
-    return false;
-  }
-  if (trailer_.capacity() > kReceiveBufferBytes) {
-    trailer_ = {};
-  }
+  drop_trailer();
   next_frame();
-  return true;
 }
 
 ErrorCode ServedLane::deliver_trailer() {
   auto envelope =
       wire::decode_envelope(trailer_, environment_.config.notifications.message_bytes_max);
+  if (!envelope && envelope.error().code() == ErrorCode::kInvalidArgument) {
+    return ErrorCode::kInvalidArgument;  // longer than we take: the sender is told, the lane lives
+  }
   if (!envelope) {
     violation(envelope.error());
     return ErrorCode::kProtocolViolation;
@@ -524,22 +625,36 @@ void ServedLane::update_interest() {
     return;
   }
   // While we owe bytes that the peer does not take, nothing more of it is taken in.
-  const std::uint32_t wanted = send_.done() ? platform::kPollIn : platform::kPollOut;
+  const std::uint32_t wanted = owes() ? platform::kPollOut : platform::kPollIn;
   if (wanted != interest_) {
     interest_ = wanted;
     environment_.network.poller_modify(environment_.poller, socket_, wanted, kTokenServed | id_);
   }
 }
 
-void ServedLane::check_timers(base::Nanoseconds now_ns) {
+bool ServedLane::overdue(base::Nanoseconds now_ns) const noexcept {
   const Config::Tcp& tcp = environment_.config.tcp;
   if (state_ == State::kHello || state_ == State::kProof) {
-    if (now_ns > since_ns_ + tcp.handshake_timeout_ms * base::kMillisecond) {
-      end(End::kRejected, "handshake timed out");
-    }
-  } else if (in_frame() && now_ns > progress_ns_ + tcp.progress_timeout_ms * base::kMillisecond) {
-    // Loans are out for a peer that stalls in the middle of a frame: they come back now.
+    return now_ns > since_ns_ + tcp.handshake_timeout_ms * base::kMillisecond;
+  }
+  return in_frame() && now_ns > progress_ns_ + tcp.progress_timeout_ms * base::kMillisecond;
+}
+
+void ServedLane::check_timers(base::Nanoseconds now_ns) {
+  if (!overdue(now_ns)) {
+    return;
+  }
+  // Progress is what arrived, not what we found the time to look at.
+  transfer::WorkLimit limit{kCallBytesMax, kCallsOfLastLook};
+  on_event(limit);
+  if (!overdue(now_ns)) {
+    return;
+  }
+  // Loans are out for a peer that stalls in the middle of a frame: they come back now.
+  if (state_ == State::kReady) {
     end(End::kTimedOut, "no progress in the middle of a frame");
+  } else {
+    end(End::kRejected, "handshake timed out");
   }
 }
 

@@ -15,14 +15,32 @@
 
 namespace orbite::transport::tcp {
 
+/// What the unfinished notifications of all served lanes may hold together. The worker's alone.
+class TrailerBudget {
+ public:
+  explicit TrailerBudget(std::uint64_t bytes) : left_(bytes) {}
+  bool take(std::uint64_t bytes) noexcept {
+    if (bytes > left_) {
+      return false;
+    }
+    left_ -= bytes;
+    return true;
+  }
+  void give_back(std::uint64_t bytes) noexcept { left_ += bytes; }
+
+ private:
+  std::uint64_t left_;
+};
+
 /// One connection that a peer opened to us. Only the worker touches it.
 ///
 ///   Hello ──▶ Proof ──▶ Ready ──▶ Ended
 ///
 /// In Ready: a header, its tables, the payload straight into the borrowed ranges (or into a sink
-/// when the frame was refused), the trailer, then the response. A frame's loans are held from its
-/// tables to its last byte and are back before its response is sent, so that a deregistration that
-/// saw no loan sees no later byte either.
+/// when the frame was refused), the trailer (or a sink, when it is not wanted), then the response.
+/// A frame's loans are held from its tables to its last byte and are back before its response is
+/// sent, so that a deregistration that saw no loan sees no later byte either. A lane of class
+/// control carries DRAIN, DESCRIBE and PING alone.
 class ServedLane {
  public:
   enum class End : std::uint8_t {
@@ -32,32 +50,46 @@ class ServedLane {
     kRejected,  ///< the handshake failed
     kViolation,
     kTimedOut,
+    kThrown,  ///< out of memory, most likely
     kClosedByUs
   };
 
   struct Callbacks {
-    /// Whether a hello may go on: epoch, room, lane id not drained. The status goes to the peer.
+    /// Whether a hello may go on: room, lane id not drained. The status goes to the peer.
     std::function<ErrorCode(const wire::ClientHello&)> admit;
+    /// Whether the lane, whose peer has proved itself, may become ready: there may be less room
+    /// now.
+    std::function<ErrorCode(const ServedLane&)> prove;
     /// Ends the served lane of that client with that id, now and for ever.
     std::function<ErrorCode(const base::SourceEpoch&, std::uint64_t lane_id)> drain;
   };
 
-  ServedLane(Environment& environment, const Callbacks& callbacks, platform::Socket socket,
-             std::uint64_t id, std::string address);
+  /// Takes the socket, unless it throws.
+  ServedLane(Environment& environment, const Callbacks& callbacks, TrailerBudget& budget,
+             platform::Socket socket, std::uint64_t id, std::string address);
   ServedLane(const ServedLane&) = delete;
   ServedLane& operator=(const ServedLane&) = delete;
   ~ServedLane();
 
-  void on_event(std::uint32_t events, transfer::WorkLimit& limit);
+  // on_event and check_timers may throw std::bad_alloc; then the lane has to be ended.
+  void on_event(transfer::WorkLimit& limit);
+  /// Looks at the socket before it judges: the time may have passed while we did not run.
   void check_timers(base::Nanoseconds now_ns);
-  void end(End reason, const char* what);
+  void end(End reason, const char* what) noexcept;
 
   [[nodiscard]] bool ended() const noexcept { return state_ == State::kEnded; }
   [[nodiscard]] End end_reason() const noexcept { return end_reason_; }
   [[nodiscard]] bool authenticated() const noexcept { return state_ == State::kReady; }
+  /// Whether hello() is a hello that was admitted. What it says is proved once authenticated().
+  [[nodiscard]] bool has_hello() const noexcept {
+    return state_ == State::kProof || state_ == State::kReady;
+  }
+  [[nodiscard]] bool is_control() const noexcept {
+    return hello_.lane_class == static_cast<std::uint8_t>(wire::LaneClass::kControl);
+  }
   /// In the middle of a frame: bytes of ours may be written or read.
   [[nodiscard]] bool in_frame() const noexcept {
-    return state_ == State::kReady && (phase_ != Phase::kHeader || !send_.done());
+    return state_ == State::kReady && (phase_ != Phase::kHeader || owes());
   }
   [[nodiscard]] const wire::ClientHello& hello() const noexcept { return hello_; }
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
@@ -65,7 +97,7 @@ class ServedLane {
 
  private:
   enum class State : std::uint8_t { kHello, kProof, kReady, kEnded };
-  enum class Phase : std::uint8_t { kHeader, kTables, kPayload, kSink, kTrailer };
+  enum class Phase : std::uint8_t { kHeader, kTables, kPayload, kSink, kTrailer, kTrailerSink };
 
   bool receive_some(transfer::WorkLimit& limit);
   bool flush(transfer::WorkLimit& limit);
@@ -82,7 +114,13 @@ class ServedLane {
   ErrorCode borrow_and_map(std::span<const wire::RegistrationRef> table,
                            std::span<const wire::WireExtent> extents, memory::Direction direction);
   void serve_read(ErrorCode refusal);
+  bool parse_trailer_sink();
   void serve_write_end();
+  void begin_trailer();
+  bool grow_trailer();
+  void sink_trailer(ErrorCode refusal);
+  void drop_trailer() noexcept;
+  void finish_trailer(ErrorCode notification);
   void serve_describe(std::span<const wire::RegistrationRef> table);
   void serve_trailer_frame();
   ErrorCode deliver_trailer();
@@ -91,11 +129,14 @@ class ServedLane {
                std::uint64_t prefix_bytes, std::uint32_t payload_bytes);
   void violation(const Error& error);
   void update_interest();
-  [[nodiscard]] wire::FrameLimits limits() const;
-  [[nodiscard]] std::string peer_text() const;
+  /// Bytes that the peer has not taken yet.
+  [[nodiscard]] bool owes() const noexcept { return !send_.done() || !responses_.empty(); }
+  [[nodiscard]] bool overdue(base::Nanoseconds now_ns) const noexcept;
+  [[nodiscard]] std::size_t trailer_bytes_max() const noexcept;
 
   Environment& environment_;
   const Callbacks& callbacks_;
+  TrailerBudget& budget_;
   platform::Socket socket_;
   const std::uint64_t id_;
   const std::string address_;
@@ -113,9 +154,11 @@ class ServedLane {
   ErrorCode refusal_ = ErrorCode::kOk;  ///< why the frame's payload goes to the sink
   std::vector<memory::RangeLoan> loans_;
   IoCursor payload_;
-  std::uint64_t sink_left_ = 0;
-  std::vector<std::uint8_t> trailer_;
+  std::uint64_t sink_left_ = 0;        ///< of the payload or the trailer
+  std::vector<std::uint8_t> trailer_;  ///< grows as bytes arrive
   std::size_t trailer_filled_ = 0;
+  std::uint64_t trailer_charge_ = 0;            ///< taken from budget_ for trailer_
+  ErrorCode trailer_refusal_ = ErrorCode::kOk;  ///< why the trailer goes to the sink
   ReceiveBuffer received_;
   std::vector<iovec> scratch_;
 

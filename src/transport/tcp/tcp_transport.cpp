@@ -2,6 +2,8 @@
 #include "transport/tcp/tcp_transport.hpp"
 
 #include <algorithm>
+#include <exception>
+#include <set>
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
@@ -14,14 +16,19 @@ constexpr base::Nanoseconds kCallerSilence = 200 * base::kMicrosecond;
 /// A channel without work is looked after this long, then only its sockets' ends are waited for.
 constexpr base::Nanoseconds kLinger = 10 * base::kMillisecond;
 constexpr base::Nanoseconds kTimersPeriod = 10 * base::kMillisecond;
+/// While the proof of something is sought.
+constexpr base::Nanoseconds kDrainPeriod = base::kMillisecond;
 constexpr base::Nanoseconds kIdleSleep = base::kSecond;
 /// While a handshake or a frame of a peer is under way, so that its timeout is kept.
 constexpr base::Nanoseconds kPressingSleep = 100 * base::kMillisecond;
-constexpr std::size_t kDrainedMax = 65536;
+/// How long nothing is accepted after the system had no descriptor or no memory.
+constexpr base::Nanoseconds kListenerRest = 100 * base::kMillisecond;
+constexpr std::size_t kDrainedEpochsMax = 4096;
 constexpr int kAcceptsPerEvent = 16;
 
-std::string key_of(const base::SourceEpoch& epoch) {
-  return {reinterpret_cast<const char*>(epoch.bytes.data()), epoch.bytes.size()};
+std::string key_of(const wire::ConnectionBlob& connection) {
+  const std::vector<std::uint8_t> bytes = wire::encode(connection);
+  return {bytes.begin(), bytes.end()};
 }
 
 Channel& channel_of(transfer::Flow& flow) { return static_cast<Channel&>(flow); }
@@ -30,8 +37,16 @@ Channel& channel_of(transfer::Flow& flow) { return static_cast<Channel&>(flow); 
 
 TcpTransport::TcpTransport(Environment environment, transfer::Planner& planner,
                            std::function<void()> wake)
-    : environment_(std::move(environment)), planner_(planner), wake_(std::move(wake)) {
+    : environment_(std::move(environment)),
+      planner_(planner),
+      wake_(std::move(wake)),
+      // As much as the inbox would take; and one message always grows to its end.
+      trailer_budget_(
+          std::max<std::uint64_t>(environment_.config.notifications.inbox_bytes_max,
+                                  2 * (environment_.config.notifications.message_bytes_max +
+                                       wire::kEnvelopeHeadBytes + wire::kEnvelopeNameBytesMax))) {
   callbacks_.admit = [this](const wire::ClientHello& hello) { return admit(hello); };
+  callbacks_.prove = [this](const ServedLane& proving) { return prove(proving); };
   callbacks_.drain = [this](const base::SourceEpoch& client, std::uint64_t lane_id) {
     return drain(client, lane_id);
   };
@@ -77,8 +92,8 @@ Result<void> TcpTransport::listen() {
 
 Result<std::shared_ptr<transfer::Flow>> TcpTransport::open(const peer::Peer& peer) {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<Channel>& channel = channels_[key_of(peer.epoch())];
-  if (channel == nullptr || channel->connection() != peer.connection()) {
+  std::shared_ptr<Channel>& channel = channels_[key_of(peer.connection())];
+  if (channel == nullptr) {
     channel = std::make_shared<Channel>(environment_, planner_, directory_, peer.name(),
                                         peer.connection());
     for (const auto& lane : channel->lanes()) {
@@ -89,7 +104,8 @@ Result<std::shared_ptr<transfer::Flow>> TcpTransport::open(const peer::Peer& pee
 }
 
 transfer::SliceLimits TcpTransport::slice_limits() const noexcept {
-  return {environment_.config.tcp.slice_bytes, 1024, 64};
+  const wire::FrameLimits limits;
+  return {environment_.config.tcp.slice_bytes, limits.extents_max, limits.table_max};
 }
 
 bool TcpTransport::has_room(transfer::Flow& flow, policy::QosClass qos) {
@@ -97,9 +113,9 @@ bool TcpTransport::has_room(transfer::Flow& flow, policy::QosClass qos) {
 }
 
 Result<void> TcpTransport::submit(transfer::Flow& flow, transfer::Slice& slice) {
-  Channel& channel = channel_of(flow);
-  channel.push(slice);
+  // Before the push: from then on another thread may retire the slice.
   const std::shared_ptr<peer::Link> link = slice.execution->peer().shared_link();
+  channel_of(flow).push(slice);
   list(std::static_pointer_cast<Channel>(link));
   return {};
 }
@@ -158,7 +174,7 @@ void TcpTransport::list_and_wake(Channel& channel) {
   std::shared_ptr<Channel> shared;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = channels_.find(key_of(channel.connection().epoch));
+    const auto found = channels_.find(key_of(channel.connection()));
     if (found != channels_.end() && found->second.get() == &channel) {
       shared = found->second;
     }
@@ -214,17 +230,33 @@ std::uint32_t TcpTransport::lane_sockets() const {
 
 // ---- The worker
 
-void TcpTransport::on_event(std::uint64_t token, std::uint32_t events) {
+/// Nothing may be thrown at the worker, least of all on behalf of one peer.
+template <typename Work>
+void TcpTransport::guard_served(ServedLane& lane, Work work) {
+  try {
+    work(lane);
+  } catch (const std::exception& thrown) {
+    lane.end(ServedLane::End::kThrown, thrown.what());
+  }
+}
+
+void TcpTransport::on_event(std::uint64_t token, std::uint32_t /*events*/) {
   const std::uint64_t id = token & ~kTokenKindMask;
   switch (token & kTokenKindMask) {
     case kTokenListener:
-      accept_waiting();
+      try {
+        accept_waiting();
+      } catch (const std::exception& thrown) {
+        rest_listener(thrown.what());
+      }
       return;
     case kTokenServed: {
       const auto found = served_.find(id);
       if (found != served_.end()) {
-        transfer::WorkLimit limit{2 * kCallBytesMax, 64};
-        found->second->on_event(events, limit);
+        guard_served(*found->second, [](ServedLane& lane) {
+          transfer::WorkLimit limit{2 * kCallBytesMax, 64};
+          lane.on_event(limit);
+        });
         if (found->second->ended()) {
           reap_served();
         }
@@ -249,39 +281,85 @@ void TcpTransport::accept_waiting() {
     platform::SocketAddress address;
     auto socket = environment_.network.accept(listener_, address);
     if (!socket) {
+      if (socket.error().code() == ErrorCode::kSystem) {
+        rest_listener(socket.error().message().c_str());
+      }
       return;
     }
     environment_.counters.served_accepted.add();
     served_pressing_ = true;
-    // The oldest connection that has not proved itself makes room: strangers who open many cannot
-    // keep a peer out.
-    const auto unproved = static_cast<std::uint64_t>(
-        std::count_if(served_.begin(), served_.end(),
-                      [](const auto& entry) { return !entry.second->authenticated(); }));
-    if (unproved >= environment_.config.tcp.handshakes_max) {
-      ServedLane* oldest = nullptr;
-      for (const auto& [id, lane] : served_) {
-        if (!lane->authenticated() && (oldest == nullptr || lane->id() < oldest->id())) {
-          oldest = lane.get();
-        }
-      }
-      oldest->end(ServedLane::End::kRejected, "too many connections in their handshake");
-      reap_served();
-    }
-    environment_.network.configure(
-        *socket, {environment_.config.tcp.keepalive_idle_ms * base::kMillisecond,
-                  address.is_loopback() ? environment_.config.tcp.loopback_congestion_control
-                                        : std::string()});
-    const std::uint64_t id = next_served_id_++;
-    if (!environment_.network.poller_add(environment_.poller, *socket, platform::kPollIn,
-                                         kTokenServed | id)) {
-      environment_.network.close(*socket);
+    make_room_for_handshake();
+    if (!adopt(*socket, address)) {
+      rest_listener("a connection could not be taken");
       return;
     }
-    served_.emplace(
-        id, std::make_unique<ServedLane>(environment_, callbacks_, *socket, id, address.text()));
-    served_count_.store(static_cast<std::uint32_t>(served_.size()), std::memory_order_relaxed);
+    listener_rest_logged_ = false;
   }
+}
+
+/// The oldest connection that has not proved itself makes room: strangers who open many cannot
+/// keep a peer out.
+void TcpTransport::make_room_for_handshake() {
+  std::uint64_t unproved = 0;
+  ServedLane* oldest = nullptr;
+  for (const auto& [id, lane] : served_) {
+    if (!lane->authenticated() && !lane->ended()) {
+      ++unproved;
+      if (oldest == nullptr || lane->id() < oldest->id()) {
+        oldest = lane.get();
+      }
+    }
+  }
+  if (unproved >= environment_.config.tcp.handshakes_max) {
+    oldest->end(ServedLane::End::kRejected, "too many connections in their handshake");
+    reap_served();
+  }
+}
+
+bool TcpTransport::adopt(platform::Socket socket, const platform::SocketAddress& peer) {
+  bool owned = true;  // by us, until the lane has it
+  try {
+    environment_.network.configure(
+        socket,
+        {environment_.config.tcp.keepalive_idle_ms * base::kMillisecond,
+         peer.is_loopback() ? environment_.config.tcp.loopback_congestion_control : std::string()});
+    const std::uint64_t id = next_served_id_++;
+    auto lane = std::make_unique<ServedLane>(environment_, callbacks_, trailer_budget_, socket, id,
+                                             peer.text());
+    owned = false;
+    if (!environment_.network.poller_add(environment_.poller, socket, platform::kPollIn,
+                                         kTokenServed | id)) {
+      return false;
+    }
+    served_.emplace(id, std::move(lane));
+  } catch (const std::exception&) {
+    if (owned) {
+      environment_.network.close(socket);
+    }
+    return false;
+  }
+  served_count_.store(static_cast<std::uint32_t>(served_.size()), std::memory_order_relaxed);
+  return true;
+}
+
+/// A listener that cannot accept stays readable: the worker would do nothing else.
+void TcpTransport::rest_listener(const char* why) {
+  if (!listener_rest_logged_) {
+    base::log(base::LogLevel::kError, "accepting on port %u rests and is tried again: %s",
+              unsigned{listening_.port()}, why);
+    listener_rest_logged_ = true;
+  }
+  listener_rests_until_ns_ = environment_.clock.now_ns() + kListenerRest;
+  environment_.network.poller_modify(environment_.poller, listener_, 0, kTokenListener);
+}
+
+void TcpTransport::wake_listener(base::Nanoseconds now_ns) {
+  if (listener_rests_until_ns_ == 0 || now_ns < listener_rests_until_ns_) {
+    return;
+  }
+  listener_rests_until_ns_ = 0;
+  environment_.network.poller_modify(environment_.poller, listener_, platform::kPollIn,
+                                     kTokenListener);
 }
 
 void TcpTransport::reap_served() {
@@ -299,30 +377,96 @@ void TcpTransport::reap_served() {
 }
 
 ErrorCode TcpTransport::admit(const wire::ClientHello& hello) {
-  if (listener_ == platform::kNoSocket) {
+  if (!accepting_) {
     return ErrorCode::kEngineClosing;
   }
-  if (drained_.contains({hello.client_epoch, hello.lane_id})) {
+  const auto drained = drained_.find(hello.client_epoch);
+  if (drained != drained_.end() && hello.lane_id <= drained->second.lane_id) {
     return ErrorCode::kHandshakeRejected;
   }
-  const auto proved = static_cast<std::uint64_t>(
-      std::count_if(served_.begin(), served_.end(),
-                    [](const auto& entry) { return entry.second->authenticated(); }));
   // Control lanes carry drains, which free lanes: a full table must not keep them out.
   if (hello.lane_class != static_cast<std::uint8_t>(wire::LaneClass::kControl) &&
-      proved >= environment_.config.tcp.served_lanes_max) {
+      proved_lanes(false) >= environment_.config.tcp.served_lanes_max) {
     return ErrorCode::kBudgetExhausted;
   }
   return ErrorCode::kOk;
 }
 
-ErrorCode TcpTransport::drain(const base::SourceEpoch& client, std::uint64_t lane_id) {
-  if (drained_.size() >= kDrainedMax) {
-    return ErrorCode::kBudgetExhausted;  // no promise can be kept that is not remembered
+std::uint64_t TcpTransport::proved_lanes(bool control) const {
+  return static_cast<std::uint64_t>(
+      std::count_if(served_.begin(), served_.end(), [control](const auto& entry) {
+        return entry.second->authenticated() && entry.second->is_control() == control;
+      }));
+}
+
+ErrorCode TcpTransport::prove(const ServedLane& proving) {
+  if (!accepting_) {
+    return ErrorCode::kEngineClosing;
   }
-  drained_.insert({client, lane_id});
+  if (proving.is_control()) {
+    make_room_for_control(proving);
+  } else if (proved_lanes(false) >= environment_.config.tcp.served_lanes_max) {
+    return ErrorCode::kBudgetExhausted;
+  }
+  return ErrorCode::kOk;
+}
+
+/// A client epoch has one control lane, the newest. All of them are at most as many as the lanes
+/// that they may drain: the oldest makes room, and its client connects again when it has need.
+void TcpTransport::make_room_for_control(const ServedLane& proving) {
+  ServedLane* oldest = nullptr;
   for (const auto& [id, lane] : served_) {
-    if (lane->authenticated() && lane->hello().client_epoch == client &&
+    if (!lane->authenticated() || !lane->is_control()) {
+      continue;
+    }
+    if (lane->hello().client_epoch == proving.hello().client_epoch) {
+      lane->end(ServedLane::End::kClosedByUs, "replaced by a new control lane");
+    } else if (oldest == nullptr || lane->id() < oldest->id()) {
+      oldest = lane.get();
+    }
+  }
+  if (oldest != nullptr && proved_lanes(true) >= environment_.config.tcp.served_lanes_max) {
+    oldest->end(ServedLane::End::kClosedByUs, "too many control lanes");
+  }
+}
+
+/// Of a client without a connection, the one that drained least recently. Nothing is lost with it:
+/// a lane becomes ready only by a proof over our nonce of that connection, every connection with
+/// the drained id was ended at the drain, and a client never gives an id to two connections. The
+/// memory is for a client that breaks this rule.
+bool TcpTransport::forget_a_drained_epoch() {
+  std::set<base::SourceEpoch> connected;
+  for (const auto& [id, lane] : served_) {
+    if (lane->has_hello()) {
+      connected.insert(lane->hello().client_epoch);
+    }
+  }
+  auto oldest = drained_.end();
+  for (auto it = drained_.begin(); it != drained_.end(); ++it) {
+    if (!connected.contains(it->first) &&
+        (oldest == drained_.end() || it->second.order < oldest->second.order)) {
+      oldest = it;
+    }
+  }
+  if (oldest == drained_.end()) {
+    return false;
+  }
+  drained_.erase(oldest);
+  return true;
+}
+
+ErrorCode TcpTransport::drain(const base::SourceEpoch& client, std::uint64_t lane_id) {
+  // Full of clients that are all connected: until one of them leaves.
+  if (drained_.size() >= kDrainedEpochsMax && !drained_.contains(client) &&
+      !forget_a_drained_epoch()) {
+    return ErrorCode::kBudgetExhausted;
+  }
+  Drained& drained = drained_[client];
+  drained.lane_id = std::max(drained.lane_id, lane_id);
+  drained.order = ++drains_;
+  // Those in their handshake too: a proof that is on its way must not revive the lane.
+  for (const auto& [id, lane] : served_) {
+    if (lane->has_hello() && lane->hello().client_epoch == client &&
         lane->hello().lane_id == lane_id) {
       lane->end(ServedLane::End::kClosedByUs, "drained");
     }
@@ -352,10 +496,12 @@ base::Nanoseconds TcpTransport::on_tick(base::Nanoseconds now_ns) {
   base::Nanoseconds sleep_ns = kIdleSleep;
   for (const auto& channel : channels) {
     look_after(*channel, now_ns);
-    if (channel->busy() || planner_.waiting(*channel)) {
+    if (channel->unproved() > 0) {
+      sleep_ns = std::min(sleep_ns, kDrainPeriod);
+    } else if (channel->busy() || planner_.waiting(*channel)) {
       const bool caller_is_active = now_ns < channel->caller_seen_ns() + kCallerSilence;
       sleep_ns = std::min(sleep_ns, caller_is_active ? kCallerSilence : kTimersPeriod);
-    } else if (channel->unproved() > 0 || now_ns < channel->caller_seen_ns() + kLinger) {
+    } else if (now_ns < channel->caller_seen_ns() + kLinger) {
       sleep_ns = std::min(sleep_ns, kLinger);
     } else {
       unlist_idle(channel);
@@ -365,13 +511,14 @@ base::Nanoseconds TcpTransport::on_tick(base::Nanoseconds now_ns) {
     timers_checked_ns_ = now_ns;
     served_pressing_ = false;
     for (const auto& [id, lane] : served_) {
-      lane->check_timers(now_ns);
+      guard_served(*lane, [now_ns](ServedLane& checked) { checked.check_timers(now_ns); });
       served_pressing_ = served_pressing_ || !lane->authenticated() || lane->in_frame();
     }
     reap_served();
     forget_idle_channels();
   }
-  if (served_pressing_) {
+  wake_listener(now_ns);
+  if (served_pressing_ || listener_rests_until_ns_ != 0) {
     sleep_ns = std::min(sleep_ns, kPressingSleep);
   }
   return sleep_ns;
@@ -408,14 +555,10 @@ void TcpTransport::forget_idle_channels() {
 
 // ---- Closing
 
-void TcpTransport::stop_accepting() {
-  if (listener_ != platform::kNoSocket) {
-    environment_.network.poller_remove(environment_.poller, listener_);
-    environment_.network.close(listener_);
-    listener_ = platform::kNoSocket;
-  }
-}
+void TcpTransport::stop_accepting() { accepting_ = false; }
 
+/// The listener goes last: a peer that finds nobody at our address takes it as the end of all that
+/// we served (Lane::end_if_reset).
 void TcpTransport::end_served(bool in_frame_too) {
   for (const auto& [id, lane] : served_) {
     if (in_frame_too || !lane->in_frame()) {
@@ -423,6 +566,12 @@ void TcpTransport::end_served(bool in_frame_too) {
     }
   }
   reap_served();
+  if (!accepting_ && served_.empty() && listener_ != platform::kNoSocket) {
+    environment_.network.poller_remove(environment_.poller, listener_);
+    environment_.network.close(listener_);
+    listener_ = platform::kNoSocket;
+    listener_rests_until_ns_ = 0;
+  }
 }
 
 void TcpTransport::shut() {

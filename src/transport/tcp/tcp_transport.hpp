@@ -3,9 +3,9 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -52,9 +52,10 @@ class TcpTransport final : public transfer::Transport {
   base::Nanoseconds on_tick(base::Nanoseconds now_ns);
 
   // Closing; from the worker, or once it has stopped.
-  /// No new connection, no new frame served.
+  /// No new connection passes its handshake.
   void stop_accepting();
-  /// Ends served lanes that are between frames, or all of them.
+  /// Ends served lanes that are between frames, or all of them; then, if no new ones are accepted,
+  /// stops listening.
   void end_served(bool in_frame_too);
   /// Closes every socket. Unproved slices stay unproved.
   void shut();
@@ -75,8 +76,19 @@ class TcpTransport final : public transfer::Transport {
   TcpTransport(Environment environment, transfer::Planner& planner, std::function<void()> wake);
   Result<void> listen();
   void accept_waiting();
+  void make_room_for_handshake();
+  /// False: out of descriptors or memory.
+  bool adopt(platform::Socket socket, const platform::SocketAddress& peer);
+  void rest_listener(const char* why);
+  void wake_listener(base::Nanoseconds now_ns);
   void reap_served();
+  template <typename Work>
+  void guard_served(ServedLane& lane, Work work);
+  [[nodiscard]] std::uint64_t proved_lanes(bool control) const;
   ErrorCode admit(const wire::ClientHello& hello);
+  ErrorCode prove(const ServedLane& proving);
+  void make_room_for_control(const ServedLane& proving);
+  bool forget_a_drained_epoch();
   ErrorCode drain(const base::SourceEpoch& client, std::uint64_t lane_id);
   void list(const std::shared_ptr<Channel>& channel);
   void list_and_wake(Channel& channel);
@@ -90,8 +102,10 @@ class TcpTransport final : public transfer::Transport {
   LaneDirectory directory_;
   platform::SocketAddress listening_;
   platform::Socket listener_ = platform::kNoSocket;
+  bool accepting_ = true;  ///< the worker's
 
-  // Channels by epoch; one that nobody holds and that has no socket is let go of.
+  // Channels by connection blob: one epoch in two blobs is two peers. One that nobody holds and
+  // that has no socket is let go of.
   mutable std::mutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<Channel>> channels_;
   std::vector<std::shared_ptr<Channel>> listed_;  ///< those to look after at each tick
@@ -99,10 +113,19 @@ class TcpTransport final : public transfer::Transport {
 
   // The worker's own.
   ServedLane::Callbacks callbacks_;
+  TrailerBudget trailer_budget_;
   std::unordered_map<std::uint64_t, std::unique_ptr<ServedLane>> served_;
   std::uint64_t next_served_id_ = 1;
-  /// Lanes that a peer was told will never act: a late proof of one must not revive it.
-  std::set<std::pair<base::SourceEpoch, std::uint64_t>> drained_;
+  /// Of each client epoch, the highest lane id that it was told will never act again. A client
+  /// counts its ids up, so no lane that is to live says a hello with that id or a smaller one.
+  struct Drained {
+    std::uint64_t lane_id = 0;
+    std::uint64_t order = 0;  ///< rises with each drain
+  };
+  std::map<base::SourceEpoch, Drained> drained_;
+  std::uint64_t drains_ = 0;
+  base::Nanoseconds listener_rests_until_ns_ = 0;  ///< 0: it does not
+  bool listener_rest_logged_ = false;              ///< since something was accepted
   base::Nanoseconds timers_checked_ns_ = 0;
   bool served_pressing_ = false;  ///< at the last look, some served lane had a timeout running
   std::atomic<std::uint32_t> served_count_{0};

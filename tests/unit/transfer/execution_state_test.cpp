@@ -77,6 +77,7 @@ std::vector<Row> table() {
   const auto shortage = ErrorCode::kShortTransfer;
   const auto silent = ErrorCode::kPeerSilent;
   const auto untold = ErrorCode::kNotificationFailed;
+  const auto violation = ErrorCode::kProtocolViolation;
   return {
       {"QueuedAndRunningAreInProgress", kWrite, false, {100, 50},
        {hand_out(0), hand_out(1)}},
@@ -127,6 +128,10 @@ std::vector<Row> table() {
         {Act::kRetire, 1, {}, kCanceled, kUnknown, canceled, 0, false},
         {Act::kWhole, 0, {}, kCanceled, kUnknown, canceled, 0, false},
         {Act::kRetire, 0, {}, kCanceled, kPrefix, canceled, 100, true}}},
+      {"CancellationThatNobodyAskedForIsAFailure", kWrite, false, {80},
+       {hand_out(0),
+        {Act::kResult, 0, with(canceled, 0, kNoEffect), kFailed, kUnknown, violation, 0, false},
+        {Act::kRetire, 0, {}, kFailed, kNoEffect, violation, 0, true}}},
       {"CancelBeforeTheNotificationIsOutStopsIt", kRead, true, {80},
        {hand_out(0),
         {Act::kStop, 0, with(canceled, 0, kNoEffect), kCanceled, kUnknown, canceled, 0, false},

@@ -31,7 +31,7 @@ class FakeTransport final : public Transport, private CompletionPath {
     return room.at(static_cast<std::size_t>(qos)) > 0;
   }
   Result<void> submit(Flow& /*flow*/, Slice& slice) override {
-    const auto qos = static_cast<std::size_t>(slice.execution->route().qos);
+    const auto qos = static_cast<std::size_t>(slice.qos);
     --room.at(qos);
     if (refuse_next.has_value()) {
       const Error error = *std::exchange(refuse_next, std::nullopt);
@@ -43,6 +43,11 @@ class FakeTransport final : public Transport, private CompletionPath {
   void drop_unposted(Flow& /*flow*/, const Execution& /*execution*/) override {}
   void drive(Flow& /*flow*/, WorkLimit& /*limit*/, Driver /*driver*/) override {}
   Result<void> connect(Flow& /*flow*/, base::Nanoseconds /*timeout_ns*/) override { return {}; }
+  Result<std::vector<wire::DescribedRange>> describe(
+      Flow& /*flow*/, std::span<const wire::RegistrationRef> /*registrations*/,
+      base::Nanoseconds /*timeout_ns*/) override {
+    return fail(ErrorCode::kUnsupported, "nobody to ask");
+  }
   void confirm_fenced(Flow& /*flow*/) override {}
   [[nodiscard]] std::uint64_t unproved(Flow& /*flow*/) override { return 0; }
 

@@ -166,18 +166,53 @@ TEST_F(PlannerTest, KeepsTheEffectOfWhatWasAcceptedBeforeARefusal) {
   EXPECT_EQ(a->outcome().bytes_prefix, 100U);
 }
 
-TEST_F(PlannerTest, PutsADueNotificationBehindWhatWaits) {
+TEST_F(PlannerTest, LetsADueNotificationNeverWaitBehindBulk) {
   const auto a = enqueue({.extents = {50}, .operation = Operation::kRead, .notifies = true});
   pump();
+  EXPECT_EQ(world_.transport.accepted.front()->qos, kBulk);
   set_room(kBulk, 0);
-  const auto b = enqueue({.extents = {50}});
+  enqueue({.extents = {50}});
+  world_.transport.finish_front();
+  ASSERT_EQ(accepted(), std::vector<const Execution*>{a.get()});
+  EXPECT_TRUE(world_.transport.accepted.back()->carries_notification);
+  EXPECT_EQ(world_.transport.accepted.back()->qos, kLatency);
+}
+
+TEST_F(PlannerTest, PutsADueNotificationBehindOtherLatencyWork) {
+  const auto a = enqueue({.extents = {50},
+                          .operation = Operation::kRead,
+                          .notifies = true,
+                          .qos = kLatency});
+  pump();
+  set_room(kLatency, 0);
+  const auto b = enqueue({.extents = {50}, .qos = kLatency});
   world_.transport.finish_front();
   EXPECT_TRUE(accepted().empty());
   EXPECT_FALSE(a->terminal());
-  set_room(kBulk, 10);
+  set_room(kLatency, 10);
   pump();
   EXPECT_EQ(accepted(), (std::vector<const Execution*>{b.get(), a.get()}));
-  EXPECT_TRUE(world_.transport.accepted.back()->carries_notification);
+}
+
+TEST_F(PlannerTest, ForgetsANotificationThatIsDue) {
+  const auto a = enqueue({.extents = {50}, .operation = Operation::kRead, .notifies = true});
+  pump();
+  set_room(kLatency, 0);
+  world_.transport.finish_front();
+  EXPECT_TRUE(world_.planner.waiting(*world_.flow));
+  a->stop(ErrorCode::kCanceled);
+  EXPECT_TRUE(a->terminal());
+  EXPECT_EQ(a->outcome().effect, RemoteEffect::kComplete);
+  world_.planner.forget(*world_.flow, *a);
+  world_.planner.forget(*world_.flow, *a);
+  EXPECT_FALSE(world_.planner.waiting(*world_.flow));
+}
+
+TEST_F(PlannerTest, TakesNoStoppedExecutionIn) {
+  const auto a = world_.make({.extents = {50}});
+  a->stop(ErrorCode::kCanceled);
+  world_.planner.enqueue(*world_.flow, a);
+  EXPECT_FALSE(world_.planner.waiting(*world_.flow));
 }
 
 TEST_F(PlannerTest, UsesASliceAgainOnlyAfterItsRetirement) {
