@@ -40,7 +40,7 @@ struct Config {
     bool enabled = true;
     /// IP literal; empty: chosen by the system.
     std::string source_address;
-    std::uint64_t bulk_lanes_per_peer = 2;
+    std::uint64_t bulk_lanes_per_peer = 1;
     std::uint64_t connect_timeout_ms = 5'000;
     std::uint64_t handshake_timeout_ms = 5'000;
     std::uint64_t progress_timeout_ms = 30'000;

@@ -44,4 +44,14 @@ inline constexpr std::uint64_t kTokenKindMask = 0xFFULL << 56;
 /// One send or receive moves at most this much, so that no lane is served for long at a time.
 inline constexpr std::size_t kCallBytesMax = std::size_t{1} << 20;
 
+/// A message of middling size leaves in two calls, a short first one: its receiver wakes up while
+/// the rest is still being copied into the socket. Larger ones overlap by themselves.
+inline constexpr std::size_t kFirstChunkBytes = std::size_t{8} << 10;
+inline constexpr std::size_t kTwoChunksBytesMax = std::size_t{128} << 10;
+[[nodiscard]] constexpr std::size_t first_call_bytes(std::uint64_t message_bytes) noexcept {
+  return message_bytes > 2 * kFirstChunkBytes && message_bytes <= kTwoChunksBytesMax
+             ? kFirstChunkBytes
+             : kCallBytesMax;
+}
+
 }  // namespace orbite::transport::tcp

@@ -399,7 +399,9 @@ bool Lane::send_some(transfer::WorkLimit& limit) {
   if (send_.done() && (state_ != State::kReady || !build_next_frame())) {
     return false;
   }
-  const auto parts = send_.next(kCallBytesMax, scratch_, kPartsPerCall);
+  const std::size_t bytes_max =
+      frame_touched_ ? kCallBytesMax : first_call_bytes(send_.remaining());
+  const auto parts = send_.next(bytes_max, scratch_, kPartsPerCall);
   const platform::IoResult result = environment_.network.send(socket_, parts);
   switch (result.kind) {
     case platform::IoResult::Kind::kBytes:

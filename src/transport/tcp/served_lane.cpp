@@ -17,6 +17,8 @@ namespace {
 /// Holds the largest tables of a frame, so that they are parsed in place.
 constexpr std::size_t kReceiveBufferBytes = 32 * 1024;
 constexpr std::size_t kPartsPerCall = 1024;
+/// About 20 us of them.
+constexpr int kMidFrameLooks = 48;
 constexpr std::size_t kNameBytesShown = 64;
 /// Of a trailer, this much is every lane's own; what is longer is charged to the shared budget.
 constexpr std::size_t kTrailerFreeBytes = 4096;
@@ -123,6 +125,7 @@ bool ServedLane::serve_buffered(transfer::WorkLimit& limit) {
 
 /// True when everything owed is sent.
 bool ServedLane::flush(transfer::WorkLimit& limit) {
+  std::size_t bytes_max = kCallBytesMax;
   while (!ended()) {
     if (send_.done()) {
       read_loans_.clear();
@@ -136,8 +139,10 @@ bool ServedLane::flush(transfer::WorkLimit& limit) {
       send_.append(read_payload_);
       read_payload_.clear();
       read_loans_.swap(waiting_read_loans_);
+      bytes_max = first_call_bytes(send_.remaining());
     }
-    const auto parts = send_.next(kCallBytesMax, scratch_, kPartsPerCall);
+    const auto parts = send_.next(bytes_max, scratch_, kPartsPerCall);
+    bytes_max = kCallBytesMax;
     const platform::IoResult result = environment_.network.send(socket_, parts);
     switch (result.kind) {
       case platform::IoResult::Kind::kBytes:
@@ -176,7 +181,14 @@ bool ServedLane::receive_some(transfer::WorkLimit& limit) {
     scratch_.push_back(iovec{trailer_.data() + trailer_filled_, payload_bytes});
   }
   scratch_.push_back(received_.tail(kHeadBytesMax));
-  const platform::IoResult result = environment_.network.receive(socket_, scratch_);
+  platform::IoResult result = environment_.network.receive(socket_, scratch_);
+  if (phase_ == Phase::kPayload && result.kind == platform::IoResult::Kind::kWouldBlock) {
+    // The rest of a frame is on its way: a short look costs less than a sleep and a wake-up.
+    for (int look = 0;
+         look < kMidFrameLooks && result.kind == platform::IoResult::Kind::kWouldBlock; ++look) {
+      result = environment_.network.receive(socket_, scratch_);
+    }
+  }
   switch (result.kind) {
     case platform::IoResult::Kind::kWouldBlock:
       return false;
