@@ -26,7 +26,7 @@ demo: plugin ## move bytes between two real NIXL agents, verified (ARGS=...)
 	@scripts/venv.sh nixl demo
 	@$(PYTHON) bench/nixl/demo.py $(ARGS)
 
-test: deps-build deps-fuzz deps-net deps-python ## prove everything: all tests, with sanitizers (STAGES=...)
+test: deps-build deps-fuzz deps-net deps-python ## prove everything, with sanitizers (STAGES=...)
 	@scripts/test.sh $(STAGES)
 
 plugin: build/release/build.ninja ## release build of the plugin into build/nixl-plugins

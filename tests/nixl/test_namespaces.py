@@ -91,7 +91,8 @@ def introduce(start, first: Host, second: Host, here_config: dict, there_config:
 
 def move_both_ways(here, there, here_address: int, there_address: int) -> None:
     half = SIZE // 2
-    assert here.transfer("WRITE", [(here_address, half)], [(there_address, half)], "there") == "DONE"
+    assert here.transfer("WRITE", [(here_address, half)], [(there_address, half)],
+                         "there") == "DONE"
     assert there.content("block")[:half] == here.content("block")[:half]
     assert here.transfer("READ", [(here_address + half, half)], [(there_address + half, half)],
                          "there") == "DONE"
