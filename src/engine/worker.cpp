@@ -170,6 +170,9 @@ void TransferEngine::Impl::begin_close() {
       executions.push_back(execution);
     }
   }
+  if (tcp_ != nullptr) {
+    tcp_->end_waits();
+  }
   peers.retire_all();
   registry.fence_all();
   stop_executions(executions, ErrorCode::kCanceled);

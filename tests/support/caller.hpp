@@ -122,9 +122,9 @@ class Caller {
                                                     Handle far_range, const Work& work) {
     transfer::Batch batch(registry_, ranges, *peer);
     for (const Block& block : work.blocks) {
-      const auto added = batch.add(work.operation,
-                                   {near.address(block.local), block.length, near.handle},
-                                   {far.address(block.remote), block.length, far_range});
+      const auto added =
+          batch.add(work.operation, {near.address(block.local), block.length, near.handle},
+                    {far.address(block.remote), block.length, far_range});
       EXPECT_TRUE(added.has_value()) << added.error().message();
     }
     EXPECT_TRUE(batch.seal().has_value());
@@ -203,8 +203,7 @@ class Caller {
     const auto out = memory::Direction::kRead;
     const auto in = memory::Direction::kWrite;
     for (const auto& local : prepared.locals) {
-      loans.push_back(
-          registry_.borrow(local, writes ? out : in, memory::Borrower::kLocal).value());
+      loans.push_back(registry_.borrow(local, writes ? out : in, memory::Borrower::kLocal).value());
     }
     for (const auto& remote : prepared.remotes) {
       if (remote->own() != nullptr) {

@@ -40,8 +40,10 @@ transfer::Slice* SliceQueue::pop_front() noexcept {
 
 void DescribeCall::report(ErrorCode code) {
   const std::lock_guard lock(mutex_);
-  code_ = code;
-  changed_.notify_all();
+  if (!code_.has_value()) {
+    code_ = code;
+    changed_.notify_all();
+  }
 }
 
 Result<void> DescribeCall::wait(base::Nanoseconds timeout_ns) {
@@ -111,6 +113,12 @@ bool Channel::has_pending(policy::QosClass qos) {
 
 void Channel::push_describe(std::shared_ptr<DescribeCall> call) {
   const std::lock_guard lock(mutex_);
+  if (waits_ended_) {
+    call->report(ErrorCode::kEngineClosing);
+    return;
+  }
+  std::erase_if(describes_asked_, [](const auto& asked) { return asked.expired(); });
+  describes_asked_.push_back(call);
   describes_.push_back(std::move(call));
 }
 
@@ -175,8 +183,13 @@ void Channel::drive(transfer::WorkLimit& limit, transfer::Driver driver) {
 Result<void> Channel::wait_connected(base::Nanoseconds timeout_ns) {
   std::unique_lock lock(connect_mutex_);
   const std::uint64_t seen = connect_reports_;
-  const auto reported = [&] { return lanes_.front()->ready() || connect_reports_ != seen; };
+  const auto reported = [&] {
+    return lanes_.front()->ready() || connect_reports_ != seen || waits_error_.has_value();
+  };
   const bool in_time = connect_changed_.wait_for(lock, base::clamp_wait(timeout_ns), reported);
+  if (waits_error_.has_value()) {
+    return fail(*waits_error_);
+  }
   if (lanes_.front()->ready()) {
     return {};
   }
@@ -191,6 +204,25 @@ void Channel::report_connected() {
   const std::lock_guard lock(connect_mutex_);
   ++connect_reports_;
   connect_error_.reset();
+  connect_changed_.notify_all();
+}
+
+void Channel::end_waits(const Error& error) {
+  std::vector<std::shared_ptr<DescribeCall>> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    waits_ended_ = true;
+    for (const auto& asked : describes_asked_) {
+      if (auto call = asked.lock()) {
+        calls.push_back(std::move(call));
+      }
+    }
+  }
+  for (const auto& call : calls) {
+    call->report(error.code());
+  }
+  const std::lock_guard lock(connect_mutex_);
+  waits_error_ = error;
   connect_changed_.notify_all();
 }
 

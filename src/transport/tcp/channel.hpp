@@ -114,6 +114,8 @@ class Channel final : public transfer::Flow {
   /// A lane became ready, or gave up with `error`.
   void report_connected();
   void report_unreachable(const Error& error);
+  /// Everybody who waits, now or later, gets `error`.
+  void end_waits(const Error& error);
 
   // Written by callers that drive, read by the worker to leave the lanes to them. Relaxed: a hint.
   [[nodiscard]] base::Nanoseconds caller_seen_ns() const noexcept {
@@ -138,12 +140,15 @@ class Channel final : public transfer::Flow {
   std::mutex mutex_;
   std::array<SliceQueue, policy::kQosClasses> pending_;
   std::deque<std::shared_ptr<DescribeCall>> describes_;
+  std::vector<std::weak_ptr<DescribeCall>> describes_asked_;
+  bool waits_ended_ = false;
 
   std::atomic<std::uint32_t> waiters_{0};  ///< relaxed: the worker's next look sees it
   std::mutex connect_mutex_;
   std::condition_variable connect_changed_;
   std::uint64_t connect_reports_ = 0;
   std::optional<Error> connect_error_;
+  std::optional<Error> waits_error_;
 };
 
 template <typename Predicate>

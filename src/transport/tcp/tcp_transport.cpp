@@ -17,7 +17,7 @@ constexpr base::Nanoseconds kCallerSilence = 200 * base::kMicrosecond;
 constexpr base::Nanoseconds kLinger = 10 * base::kMillisecond;
 constexpr base::Nanoseconds kTimersPeriod = 10 * base::kMillisecond;
 /// While the proof of something is sought.
-constexpr base::Nanoseconds kDrainPeriod = base::kMillisecond;
+constexpr base::Nanoseconds kDrainPeriod = 10 * base::kMillisecond;
 constexpr base::Nanoseconds kIdleSleep = base::kSecond;
 /// While a handshake or a frame of a peer is under way, so that its timeout is kept.
 constexpr base::Nanoseconds kPressingSleep = 100 * base::kMillisecond;
@@ -556,6 +556,20 @@ void TcpTransport::forget_idle_channels() {
 // ---- Closing
 
 void TcpTransport::stop_accepting() { accepting_ = false; }
+
+void TcpTransport::end_waits() {
+  std::vector<std::shared_ptr<Channel>> channels;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, channel] : channels_) {
+      channels.push_back(channel);
+    }
+  }
+  const Error closing(ErrorCode::kEngineClosing);
+  for (const auto& channel : channels) {
+    channel->end_waits(closing);
+  }
+}
 
 /// The listener goes last: a peer that finds nobody at our address takes it as the end of all that
 /// we served (Lane::end_if_reset).

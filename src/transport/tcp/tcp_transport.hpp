@@ -52,6 +52,8 @@ class TcpTransport final : public transfer::Transport {
   base::Nanoseconds on_tick(base::Nanoseconds now_ns);
 
   // Closing; from the worker, or once it has stopped.
+  /// connect() and describe() answer kEngineClosing, those under way too. From any thread.
+  void end_waits();
   /// No new connection passes its handshake.
   void stop_accepting();
   /// Ends served lanes that are between frames, or all of them; then, if no new ones are accepted,

@@ -47,7 +47,13 @@ class RemoteProcess {
   }
 
   [[nodiscard]] std::uint64_t address() const { return address_; }
-  void stop() const { ASSERT_EQ(::kill(pid_, SIGSTOP), 0); }
+  /// Returns when none of its threads runs any more.
+  void stop() const {
+    ASSERT_EQ(::kill(pid_, SIGSTOP), 0);
+    int status = 0;
+    ASSERT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
+    ASSERT_TRUE(WIFSTOPPED(status));
+  }
   void go_on() const { ASSERT_EQ(::kill(pid_, SIGCONT), 0); }
   void kill() {
     if (pid_ > 0) {
