@@ -15,7 +15,7 @@ FUZZ_SECONDS ?= 60
 
 export JOBS
 
-.PHONY: help demo test plugin bench lint format docs fuzz clean
+.PHONY: help demo test plugin tool bench lint format docs fuzz clean
 .PHONY: deps-build deps-lint deps-fuzz deps-net deps-python
 
 help: ## list the targets
@@ -31,6 +31,11 @@ test: deps-build deps-fuzz deps-net deps-python ## prove everything, with saniti
 
 plugin: build/release/build.ninja ## release build of the plugin into build/nixl-plugins
 	@cmake --build --preset release -j$(JOBS) --target nixl_plugins
+
+tool: build/release/build.ninja ## build the orbite command: build/bin/orbite
+	@cmake --build --preset release -j$(JOBS) --target orbite_tool
+	@mkdir -p build/bin && ln -sf ../release/tools/orbite/orbite build/bin/orbite
+	@echo build/bin/orbite
 
 bench: plugin ## compare with NIXL's UCX backend; results in build/bench (ARGS=...)
 	@scripts/venv.sh nixl bench

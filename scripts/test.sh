@@ -36,8 +36,8 @@ stage_ctest() {
 }
 
 stage_python() {
-  make plugin && build release orbite_tool && scripts/venv.sh nixl test || return 1
-  ORBITE_TOOL=build/release/tools/orbite/orbite \
+  make plugin tool && scripts/venv.sh nixl test || return 1
+  ORBITE_TOOL=build/bin/orbite \
     build/venv/bin/python -m pytest tests/nixl tests/tool -q -p no:cacheprovider \
     --junitxml="$results/pytest.xml"
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <vector>
 #include <new>
 #include <system_error>
 
@@ -17,6 +18,15 @@ namespace {
 /// How long the destructor lets go of what peers do with our memory, once the close's own time is
 /// over. Cutting them off is always safe for us: we stop receiving.
 constexpr std::uint64_t kAbortTimeoutNs = base::kSecond;
+
+/// The quarantine: what is in it is never destroyed, not even at the end of the process, where its
+/// worker may still run.
+void keep_for_ever(const void* engine) {
+  static std::mutex mutex;
+  static auto* const quarantine = new std::vector<const void*>();
+  const std::lock_guard lock(mutex);
+  quarantine->push_back(engine);
+}
 
 std::array<std::atomic<std::uint64_t>, policy::kTransportKinds>& route_counts() noexcept {
   static std::array<std::atomic<std::uint64_t>, policy::kTransportKinds> counts{};
@@ -76,8 +86,8 @@ TransferEngine::~TransferEngine() {
               status.registrations_unresolved);
     platform::pin_library();
     impl_->quarantine_lent();
-    // Its worker goes on seeking the proof. Leaked on purpose: owners, charges and code stay.
-    (void)impl_.release();
+    // Its worker goes on seeking the proof: owners, charges and code stay.
+    keep_for_ever(impl_.release());
   }
 }
 

@@ -460,6 +460,38 @@ TEST_F(TcpFault, FailsWhenTheSystemGivesNoSocketAndTriesAgainLater) {
   expect_works_again();
 }
 
+TEST_F(TcpFault, RestsItsListenerWhileTheSystemHasNoSocketToGive) {
+  bool exhausted = true;
+  int asked = 0;
+  network_.before_accept = [&]() -> std::optional<Error> {
+    ++asked;
+    return exhausted ? std::optional(Error(ErrorCode::kSystem, EMFILE)) : std::nullopt;
+  };
+  // The other way round: the far side writes to us.
+  const auto to_us = far_.import("near", near_.blob());
+  const Handle range = far_.caller.import(to_us, near_buffer_.blob(near_.epoch));
+  base::SeededRandom random(6);
+  const Stage set(Operation::kWrite, draw_blocks(random, 10, 500), far_buffer_, near_buffer_, 6);
+  const auto prepared =
+      far_.caller.prepare(*far_.transport, to_us, far_buffer_, near_buffer_, range,
+                          {set.operation, set.blocks, policy::QosClass::kLatency});
+  const auto execution = far_.caller.launch(*far_.transport, prepared);
+  for (int i = 0; i < 500; ++i) {
+    turn();
+  }
+  EXPECT_GT(asked, 0);
+  EXPECT_LT(asked, 10) << "it spins";
+  EXPECT_FALSE(execution->terminal());
+  exhausted = false;
+  ASSERT_TRUE(until([&] {
+    clock_.advance(base::kMillisecond);
+    return execution->terminal();
+  }));
+  EXPECT_EQ(execution->outcome().logical, Logical::kSuccess);
+  set.expect_honest(execution->outcome());
+  EXPECT_TRUE(far_.caller.all_given_back());
+}
+
 TEST_F(TcpFault, TriesTheNextAddressWhenOneIsRefused) {
   network_.before_connect = [](std::uint32_t number) {
     return number == 0 ? std::optional(Error(ErrorCode::kPeerUnreachable, ENETUNREACH))

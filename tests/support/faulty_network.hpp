@@ -62,6 +62,9 @@ class FaultyNetwork final : public platform::Network {
   /// Instead of connect(), for its n-th call.
   std::function<std::optional<Error>(std::uint32_t number)> before_connect;
 
+  /// Instead of accept().
+  std::function<std::optional<Error>()> before_accept;
+
   /// Each call moves a random number of bytes up to this; 0: as many as it can. Handshakes are
   /// spared: a kernel takes the first few hundred bytes of a connection whole.
   void set_short_io(std::size_t bytes_max, std::uint32_t would_block_thousandths,
@@ -77,6 +80,11 @@ class FaultyNetwork final : public platform::Network {
     return system_.local_address(socket);
   }
   Result<Socket> accept(Socket listener, SocketAddress& peer) override {
+    if (before_accept) {
+      if (auto refused = before_accept()) {
+        return fail(*refused);
+      }
+    }
     auto socket = system_.accept(listener, peer);
     if (socket) {
       enter(*socket, false);

@@ -78,14 +78,25 @@ int run_info(const std::optional<std::string>& file, Format format) {
     write_error(config.error().message());
     return kExitFailed;
   }
-  const Result<std::unique_ptr<TransferEngine>> engine =
-      TransferEngine::create({.name = "orbite-info", .config = *std::move(config)});
+  Result<std::unique_ptr<TransferEngine>> engine =
+      TransferEngine::create({.name = "orbite-info", .config = *config});
+  std::string taken;
+  if (!engine && engine.error().code() == ErrorCode::kAddressInUse) {
+    // Most likely by the very engine that somebody asks about: all else can still be told.
+    taken = engine.error().message();
+    config->listen.port = 0;
+    config->listen.port_max = 0;
+    engine = TransferEngine::create({.name = "orbite-info", .config = *config});
+  }
   if (!engine) {
     write_error(engine.error().message());
     return kExitFailed;
   }
   Json info = Json::parse((*engine)->info_json());
   info["configuration"] = source ? Json(*source) : Json(nullptr);
+  if (!taken.empty()) {
+    info["listen"] = taken;
+  }
   return write_output(format == Format::kJson ? info.dump(2) + '\n' : render(info));
 }
 

@@ -91,10 +91,19 @@ const char* effect_text(int32_t effect) {
   return "unknown";
 }
 
+// "memory type VRAM is not supported yet; allowed: DRAM"
+std::string unsupported_memory(nixl_mem_t type) {
+  static const char* const names[] = {"DRAM", "VRAM", "BLK", "OBJ", "FILE"};
+  const auto index = static_cast<std::size_t>(type);
+  return "memory type " +
+         (index < std::size(names) ? std::string(names[index]) : std::to_string(index)) +
+         " is not supported yet; allowed: DRAM";
+}
+
 std::string describe(const orbite_nixl_result_t& result) {
   std::string text = orbite_nixl_status_text(result.status);
   if (result.native_errno != 0) {
-    text += ", errno " + std::to_string(result.native_errno);
+    text += " (" + std::generic_category().message(result.native_errno) + ")";
   }
   text += "; " + std::to_string(result.bytes_prefix) + " of " + std::to_string(result.bytes_total) +
           " bytes, effect " + effect_text(result.effect);
@@ -202,7 +211,7 @@ nixl_status_t Backend::registerMem(const nixlBlobDesc& mem, const nixl_mem_t& me
   return guarded("registerMem", [&] {
     if (mem_type != DRAM_SEG) {
       return failed("registerMem", ORBITE_NIXL_ERR_UNSUPPORTED,
-                    "memory type " + std::to_string(mem_type) + "; allowed: 0 (DRAM)");
+                    unsupported_memory(mem_type));
     }
     auto memory = make_record<orbite_nixl_memory_t>();
     memory.address = mem.addr;
@@ -292,7 +301,7 @@ nixl_status_t Backend::loadRemoteMD(const nixlBlobDesc& input, const nixl_mem_t&
   return guarded("loadRemoteMD", [&] {
     if (mem_type != DRAM_SEG) {
       return failed("loadRemoteMD", ORBITE_NIXL_ERR_UNSUPPORTED,
-                    "memory type " + std::to_string(mem_type) + "; allowed: 0 (DRAM)");
+                    unsupported_memory(mem_type));
     }
     const std::optional<orbite_nixl_peer_t> peer = find_peer(remote_agent);
     if (!peer) {
@@ -447,8 +456,8 @@ nixl_status_t Backend::prepXfer(const nixl_xfer_op_t& operation, const nixl_meta
   return guarded("prepXfer", [&] {
     if (local.getType() != DRAM_SEG || remote.getType() != DRAM_SEG) {
       return failed("prepXfer", ORBITE_NIXL_ERR_UNSUPPORTED,
-                    "memory types " + std::to_string(local.getType()) + " and " +
-                        std::to_string(remote.getType()) + "; allowed: 0 (DRAM)");
+                    unsupported_memory(local.getType() != DRAM_SEG ? local.getType()
+                                                                   : remote.getType()));
     }
     if (opt_args != nullptr && !opt_args->customParam.empty()) {
       return failed("prepXfer", ORBITE_NIXL_ERR_INVALID_ARGUMENT,
@@ -477,7 +486,7 @@ nixl_status_t Backend::prepXfer(const nixl_xfer_op_t& operation, const nixl_meta
     prepare.local = local_list.data();
     prepare.remote = remote_list.data();
     prepare.count = local_list.size();
-    const auto request = std::make_shared<Request>(operation);
+    const auto request = std::make_shared<Request>(operation, remote_agent);
     auto error = make_record<orbite_nixl_error_t>();
     if (orbite_nixl_request_prepare(engine_.handle, &prepare, &request->handle, &error) !=
         ORBITE_NIXL_OK) {
@@ -497,11 +506,12 @@ nixl_status_t Backend::observe(const char* call, Request& request,
                                const orbite_nixl_result_t& result) const {
   const nixl_status_t status = to_nixl(result);
   if (status < 0 && status != NIXL_ERR_NOT_POSTED) {
-    log_.add(call, result.status, "transfer failed: " + describe(result));
+    log_.add(call, result.status,
+             "transfer with agent '" + request.peer + "' failed: " + describe(result));
   } else if (result.drain == ORBITE_NIXL_DRAIN_UNQUIESCED &&
              !request.unquiesced_logged.exchange(true, std::memory_order_relaxed)) {
     log_.add(call, result.status,
-             "transfer stays in progress, unquiesced (no proof that its buffers are free can be "
+             "transfer with agent '" + request.peer + "' stays in progress, unquiesced (no proof that its buffers are free can be "
              "had): " +
                  describe(result));
   }

@@ -78,12 +78,13 @@ class Backend final : public nixlBackendEngine {
   struct Request {
     orbite_nixl_request_t handle = 0;
     const nixl_xfer_op_t operation;
+    const std::string peer;  // the remote agent's name, for messages
     // What NIXL was told last: it decides whether NIXL keeps the pointer after a refused release.
     // Relaxed everywhere: NIXL orders its calls on one handle, the value publishes nothing else.
     std::atomic<nixl_status_t> last_answer{NIXL_ERR_NOT_POSTED};
     std::atomic<bool> unquiesced_logged{false};
 
-    explicit Request(nixl_xfer_op_t op) : operation(op) {}
+    Request(nixl_xfer_op_t op, const std::string& agent) : operation(op), peer(agent) {}
     nixl_status_t answer(nixl_status_t status) {
       last_answer.store(status, std::memory_order_relaxed);
       return status;

@@ -27,6 +27,13 @@ std::string config_of(const nixl_b_params_t& params) {
 }
 
 std::string refusal_of(const nixl_b_params_t& params) {
+  const std::string config = config_of(params);
+  const std::size_t first = config.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos &&
+      std::string_view("/.~").find(config[first]) != std::string_view::npos) {
+    return "parameter 'config' begins with '" + config.substr(first, 16) +
+           "': it is the JSON document itself; for a file, name it in ORBITE_CONFIG";
+  }
   std::vector<std::string> unknown;
   for (const auto& [key, value] : params) {
     if (key != kConfig &&

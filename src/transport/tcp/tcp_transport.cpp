@@ -78,7 +78,12 @@ Result<void> TcpTransport::listen() {
       if (listener.error().code() == ErrorCode::kAddressInUse && port < last) {
         continue;
       }
-      return fail(listener.error());
+      return fail(Error::make(listener.error().code(), "%.*s (%s)",
+                              static_cast<int>(listener.error().context().size()),
+                              listener.error().context().data(),
+                              listener.error().code() == ErrorCode::kAddressInUse
+                                  ? "listen.port; listen.port_max allows a range"
+                                  : "listen.address"));
     }
     listener_ = *listener;
     break;

@@ -287,7 +287,11 @@ TEST(NetworkAccept, WithoutDescriptorsIsASystemErrorAndNotNobody) {
         if (!wait_for(network, listener, kPollIn)) {
           return "no client";
         }
-        const rlimit none{.rlim_cur = 0, .rlim_max = 0};
+        rlimit before{};
+        if (::getrlimit(RLIMIT_NOFILE, &before) != 0) {
+          return "getrlimit";
+        }
+        const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
         if (::setrlimit(RLIMIT_NOFILE, &none) != 0) {
           return "setrlimit";
         }
@@ -296,6 +300,10 @@ TEST(NetworkAccept, WithoutDescriptorsIsASystemErrorAndNotNobody) {
         const auto poller = network.make_poller();
         const auto wakeup = network.make_wakeup();
         const auto out = network.connect(SocketAddress::loopback(4, 1), nullptr);
+        // The sanitizers' own checks need descriptors too.
+        if (::setrlimit(RLIMIT_NOFILE, &before) != 0) {
+          return "setrlimit";
+        }
         for (const Error& error : {result.error(), poller.error(), wakeup.error(), out.error()}) {
           if (error.code() != ErrorCode::kSystem || error.native_errno() != EMFILE) {
             return error.message();

@@ -195,8 +195,7 @@ TEST_F(BatchTest, RefusesARangeOfAnotherPeer) {
   const Handle own = world.add_own(local);
   expect_refused({0x1000, 16, local}, {0x1000, 16, own}, ErrorCode::kInvalidArgument);
   Batch to_self(world.registry, world.ranges, *world.self);
-  const auto added =
-      to_self.add(Operation::kWrite, {0x1000, 16, local}, {0x8000, 16, remote});
+  const auto added = to_self.add(Operation::kWrite, {0x1000, 16, local}, {0x8000, 16, remote});
   ASSERT_FALSE(added.has_value());
   EXPECT_EQ(added.error().code(), ErrorCode::kInvalidArgument);
   EXPECT_TRUE(Batch(world.registry, world.ranges, *world.self)
@@ -222,9 +221,8 @@ TEST_F(BatchTest, ChecksTheAccessRightsOfTheOperation) {
       const bool allowed = operation == Operation::kRead ? it.read : it.write;
       Batch to_peer(world.registry, world.ranges, *world.peer);
       Batch to_self(world.registry, world.ranges, *world.self);
-      for (const auto& added :
-           {to_peer.add(operation, {0x1000, 16, local}, {0x8000, 16, range}),
-            to_self.add(operation, {0x1000, 16, local}, {0x5000, 16, own})}) {
+      for (const auto& added : {to_peer.add(operation, {0x1000, 16, local}, {0x8000, 16, range}),
+                                to_self.add(operation, {0x1000, 16, local}, {0x5000, 16, own})}) {
         ASSERT_EQ(added.has_value(), allowed) << int{it.access};
         if (!allowed) {
           EXPECT_EQ(added.error().code(), ErrorCode::kNotAllowed);
@@ -300,11 +298,10 @@ RC_GTEST_PROP(BatchProperty, ExtentsSayWhatTheTasksSaid,
       continue;
     }
     const Byte first{from, to, locals.at(owner & 1), remotes.at((owner >> 1) & 1)};
-    const bool merges = !wanted.empty() && wanted.back() == Byte{from - 1, to - 1, first.local,
-                                                                 first.remote};
+    const bool merges =
+        !wanted.empty() && wanted.back() == Byte{from - 1, to - 1, first.local, first.remote};
     extents_wanted += merges ? 0 : 1;
-    RC_ASSERT(batch
-                  .add(Operation::kWrite, {from, length, first.local}, {to, length, first.remote})
+    RC_ASSERT(batch.add(Operation::kWrite, {from, length, first.local}, {to, length, first.remote})
                   .has_value());
     for (std::uint64_t i = 0; i < length; ++i) {
       wanted.push_back({from + i, to + i, first.local, first.remote});
@@ -320,11 +317,11 @@ RC_GTEST_PROP(BatchProperty, ExtentsSayWhatTheTasksSaid,
   std::vector<Byte> said;
   for (const Extent& extent : extents) {
     const Handle local = found_locals.at(extent.local_index)->handle();
-    const bool second = found_remotes.at(extent.remote_index) ==
-                        world.ranges.find(remotes[1]).value();
+    const bool second =
+        found_remotes.at(extent.remote_index) == world.ranges.find(remotes[1]).value();
     for (std::uint64_t i = 0; i < extent.length; ++i) {
-      said.push_back({extent.local_address + i, extent.remote_address + i, local,
-                      remotes.at(second ? 1 : 0)});
+      said.push_back(
+          {extent.local_address + i, extent.remote_address + i, local, remotes.at(second ? 1 : 0)});
     }
   }
   RC_ASSERT(said == wanted);

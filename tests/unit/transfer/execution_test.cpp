@@ -34,8 +34,7 @@ void finish(World& world, const std::vector<Slice*>& slices) {
 
 TEST(Execution, CutsAtEachOfItsLimits) {
   World world;
-  const auto execution =
-      world.make({.extents = {10, 20, 30, 40}, .remotes = {0, 0, 1, 0}});
+  const auto execution = world.make({.extents = {10, 20, 30, 40}, .remotes = {0, 0, 1, 0}});
   std::vector<Slice*> slices;
   const auto next = [&](SliceLimits limits) -> Slice& {
     world.transport.limits = limits;
@@ -108,8 +107,8 @@ TEST(Execution, KeepsItsOwnNotificationFromAFailedRequest) {
   ASSERT_EQ(world.transport.accepted.size(), 2U);
   Slice* const last = world.transport.accepted.back();
   world.transport.finish_front();
-  FakeTransport::complete_with(
-      *last, failure(ErrorCode::kPeerDisconnected, 0, RemoteEffect::kNone));
+  FakeTransport::complete_with(*last,
+                               failure(ErrorCode::kPeerDisconnected, 0, RemoteEffect::kNone));
   world.transport.accepted.clear();
   world.transport.retire_now(*last);
   EXPECT_TRUE(world.transport.accepted.empty());
@@ -175,9 +174,9 @@ TEST_F(ExecutionDeath, PrefixPastTheSliceAborts) {
 }
 
 TEST_F(ExecutionDeath, SuccessOfAShortSliceAborts) {
-  EXPECT_DEATH(FakeTransport::complete_with(
-                   *slice_, failure(ErrorCode::kOk, 49, RemoteEffect::kPrefix)),
-               "prefix_bytes == slice.bytes");
+  EXPECT_DEATH(
+      FakeTransport::complete_with(*slice_, failure(ErrorCode::kOk, 49, RemoteEffect::kPrefix)),
+      "prefix_bytes == slice.bytes");
 }
 
 TEST_F(ExecutionDeath, RetiringTwiceAborts) {
@@ -259,14 +258,14 @@ struct Model {
 
   void apply(const Slice& slice, const SliceResult& result) {
     for (std::uint64_t i = 0; i < slice.bytes; ++i) {
-      bytes.at(slice.offset + i) = i < result.prefix_bytes ? Byte::kLanded
+      bytes.at(slice.offset + i) = i < result.prefix_bytes                   ? Byte::kLanded
                                    : result.effect == RemoteEffect::kUnknown ? Byte::kUnknown
                                                                              : Byte::kAbsent;
     }
     if (first_failure == ErrorCode::kOk) {
       // Nobody stopped it: a cancellation is none of ours.
-      first_failure = result.code == ErrorCode::kCanceled ? ErrorCode::kProtocolViolation
-                                                          : result.code;
+      first_failure =
+          result.code == ErrorCode::kCanceled ? ErrorCode::kProtocolViolation : result.code;
     }
   }
   [[nodiscard]] std::uint64_t prefix() const {

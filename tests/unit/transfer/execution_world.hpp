@@ -23,7 +23,7 @@ class World {
   }
 
   struct Work {
-    std::vector<std::uint64_t> extents;      ///< lengths
+    std::vector<std::uint64_t> extents;       ///< lengths
     std::vector<std::uint32_t> remotes = {};  ///< of each extent; all 0 when empty
     Operation operation = Operation::kWrite;
     bool notifies = false;

@@ -63,8 +63,8 @@ TEST_F(PlannerTest, ServesFirstComeFirst) {
   const auto a = enqueue({.extents = {250}});
   const auto b = enqueue({.extents = {150}});
   pump();
-  EXPECT_EQ(accepted(), (std::vector<const Execution*>{a.get(), a.get(), a.get(), b.get(),
-                                                       b.get()}));
+  EXPECT_EQ(accepted(),
+            (std::vector<const Execution*>{a.get(), a.get(), a.get(), b.get(), b.get()}));
 }
 
 TEST_F(PlannerTest, LetsNeitherClassWaitForTheOther) {
@@ -179,10 +179,8 @@ TEST_F(PlannerTest, LetsADueNotificationNeverWaitBehindBulk) {
 }
 
 TEST_F(PlannerTest, PutsADueNotificationBehindOtherLatencyWork) {
-  const auto a = enqueue({.extents = {50},
-                          .operation = Operation::kRead,
-                          .notifies = true,
-                          .qos = kLatency});
+  const auto a =
+      enqueue({.extents = {50}, .operation = Operation::kRead, .notifies = true, .qos = kLatency});
   pump();
   set_room(kLatency, 0);
   const auto b = enqueue({.extents = {50}, .qos = kLatency});
