@@ -210,8 +210,7 @@ nixl_status_t Backend::registerMem(const nixlBlobDesc& mem, const nixl_mem_t& me
                                    nixlBackendMD*& out) {
   return guarded("registerMem", [&] {
     if (mem_type != DRAM_SEG) {
-      return failed("registerMem", ORBITE_NIXL_ERR_UNSUPPORTED,
-                    unsupported_memory(mem_type));
+      return failed("registerMem", ORBITE_NIXL_ERR_UNSUPPORTED, unsupported_memory(mem_type));
     }
     auto memory = make_record<orbite_nixl_memory_t>();
     memory.address = mem.addr;
@@ -300,8 +299,7 @@ nixl_status_t Backend::loadRemoteMD(const nixlBlobDesc& input, const nixl_mem_t&
                                     const std::string& remote_agent, nixlBackendMD*& output) {
   return guarded("loadRemoteMD", [&] {
     if (mem_type != DRAM_SEG) {
-      return failed("loadRemoteMD", ORBITE_NIXL_ERR_UNSUPPORTED,
-                    unsupported_memory(mem_type));
+      return failed("loadRemoteMD", ORBITE_NIXL_ERR_UNSUPPORTED, unsupported_memory(mem_type));
     }
     const std::optional<orbite_nixl_peer_t> peer = find_peer(remote_agent);
     if (!peer) {
@@ -455,9 +453,9 @@ nixl_status_t Backend::prepXfer(const nixl_xfer_op_t& operation, const nixl_meta
   handle = nullptr;
   return guarded("prepXfer", [&] {
     if (local.getType() != DRAM_SEG || remote.getType() != DRAM_SEG) {
-      return failed("prepXfer", ORBITE_NIXL_ERR_UNSUPPORTED,
-                    unsupported_memory(local.getType() != DRAM_SEG ? local.getType()
-                                                                   : remote.getType()));
+      return failed(
+          "prepXfer", ORBITE_NIXL_ERR_UNSUPPORTED,
+          unsupported_memory(local.getType() != DRAM_SEG ? local.getType() : remote.getType()));
     }
     if (opt_args != nullptr && !opt_args->customParam.empty()) {
       return failed("prepXfer", ORBITE_NIXL_ERR_INVALID_ARGUMENT,
@@ -511,8 +509,9 @@ nixl_status_t Backend::observe(const char* call, Request& request,
   } else if (result.drain == ORBITE_NIXL_DRAIN_UNQUIESCED &&
              !request.unquiesced_logged.exchange(true, std::memory_order_relaxed)) {
     log_.add(call, result.status,
-             "transfer with agent '" + request.peer + "' stays in progress, unquiesced (no proof that its buffers are free can be "
-             "had): " +
+             "transfer with agent '" + request.peer +
+                 "' stays in progress, unquiesced (no proof that its buffers are free can be "
+                 "had): " +
                  describe(result));
   }
   return request.answer(status);
