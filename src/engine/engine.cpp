@@ -4,9 +4,9 @@
 #include <array>
 #include <atomic>
 #include <mutex>
-#include <vector>
 #include <new>
 #include <system_error>
+#include <vector>
 
 #include "base/log.hpp"
 #include "engine/impl.hpp"

@@ -54,9 +54,9 @@ std::uint8_t interesting_byte(Random& random) {
 
 // Overwrites 2, 4 or 8 bytes with a boundary number, in either byte order: lengths and counts.
 void overwrite_number(Bytes& input, Random& random) {
-  constexpr std::uint64_t kValues[] = {0,          1,          0x7FFF,       0xFFFF,
-                                       0x10000,    0x7FFFFFFF, 0x80000000,   0xFFFFFFFF,
-                                       0x100000000, 1ULL << 63, ~0ULL,       ~0ULL - 7};
+  constexpr std::uint64_t kValues[] = {0,           1,          0x7FFF,     0xFFFF,
+                                       0x10000,     0x7FFFFFFF, 0x80000000, 0xFFFFFFFF,
+                                       0x100000000, 1ULL << 63, ~0ULL,      ~0ULL - 7};
   const std::size_t width = std::size_t{2} << random.below(3);
   if (input.size() < width) {
     return;

@@ -145,14 +145,14 @@ TEST(DefaultRouteAddresses, HaveNoPortAndNoLinkLocal) {
 TEST(ProcessGeneration, IsAnotherInEachGenerationOfChildren) {
   const auto mine = process_generation();
   EXPECT_EQ(in_child([&]() -> std::string {
-              const auto childs = process_generation();
-              if (childs == mine || childs != process_generation()) {
+              const auto of_child = process_generation();
+              if (of_child == mine || of_child != process_generation()) {
                 return "the child has its parent's, or none of its own";
               }
               return in_child([&]() -> std::string {
                 const auto grandchilds = process_generation();
-                return grandchilds == mine || grandchilds == childs ? "the grandchild's is old"
-                                                                    : "";
+                return grandchilds == mine || grandchilds == of_child ? "the grandchild's is old"
+                                                                      : "";
               });
             }),
             "");
