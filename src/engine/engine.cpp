@@ -85,7 +85,7 @@ TransferEngine::~TransferEngine() {
               impl_->options.name.c_str(), status.executions_unresolved,
               status.registrations_unresolved);
     platform::pin_library();
-    impl_->quarantine_lent();
+    impl_->enter_quarantine();
     // Its worker goes on seeking the proof: owners, charges and code stay.
     keep_for_ever(impl_.release());
   }

@@ -84,9 +84,10 @@ class TransferEngine::Impl {
   CloseStatus close(std::uint64_t timeout_ns);
   /// Ends what peers do with our memory at once; what we do with theirs goes on.
   void abort_served();
+  /// The engine outlives its owner; nobody will join its worker.
   /// What is lent to executions that are unresolved is never called retired from here on: nobody
   /// may be there any more to be told.
-  void quarantine_lent();
+  void enter_quarantine();
 
   [[nodiscard]] std::string info_json() const;
 

@@ -206,7 +206,8 @@ CloseStatus TransferEngine::Impl::close(std::uint64_t timeout_ns) {
   return status;
 }
 
-void TransferEngine::Impl::quarantine_lent() {
+void TransferEngine::Impl::enter_quarantine() {
+  worker_.detach();  // it ends by itself when everything is resolved
   for (const auto& execution : active_executions()) {
     if (execution->prepared() == nullptr) {
       continue;
