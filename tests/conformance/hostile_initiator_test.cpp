@@ -488,7 +488,7 @@ TEST_F(HostileInitiator, AReaderWhoDoesNotReadGivesTheMemoryBack) {
   }
   EXPECT_TRUE(
       wait_for([&] { return Json::parse(victim_->info_json())["registrations"]["loans"] > 0; }));
-  EXPECT_EQ(victim_->deregister_memory(registrations_[1]).value(), RegistrationState::kFenced);
+  ASSERT_TRUE(victim_->deregister_memory(registrations_[1]).has_value());
   EXPECT_TRUE(wait_for([&] {
     return victim_->registration_state(registrations_[1]).value() == RegistrationState::kRetired;
   }));

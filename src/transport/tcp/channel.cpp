@@ -178,6 +178,10 @@ void Channel::drive(transfer::WorkLimit& limit, transfer::Driver driver) {
     transfer::WorkLimit small{1 << 16, 4};
     latency.drive(small, driver);
   }
+  // Again: what it moved may have taken longer than the silence after which the worker steps in.
+  if (driver == transfer::Driver::kCaller) {
+    see_caller(environment_.clock.now_ns());
+  }
 }
 
 Result<void> Channel::wait_connected(base::Nanoseconds timeout_ns) {
