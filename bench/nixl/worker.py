@@ -33,6 +33,10 @@ class Worker:
         self._endpoint = Endpoint(peer)
         self._probes = Probes(self._endpoint)
 
+    def rest(self):
+        """Nothing; but a target that spins stops it, since a command has come."""
+        return {}
+
     def poll(self):
         """Spins on the agent until the next command arrives, as a polled target does."""
         self._poll = True
