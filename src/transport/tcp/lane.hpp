@@ -19,6 +19,9 @@
 
 namespace orbite::transport::tcp {
 
+/// How long a control lane waits before it connects, or asks for a drain, once more.
+inline constexpr base::Nanoseconds kRetryDrain = base::kSecond;
+
 /// Finds the lane that a poll event is for. An entry keeps the lane's channel alive while an event
 /// is handled.
 class LaneDirectory {

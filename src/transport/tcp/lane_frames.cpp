@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lane: frames out, responses in.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/assert.hpp"
+#include "transport/tcp/lane.hpp"
+
+namespace orbite::transport::tcp {
+namespace {
+
+constexpr std::size_t kFramesInFlightMax = 256;
+constexpr std::size_t kPartsPerCall = 1024;
+
+}  // namespace
+
+bool Lane::send_some(transfer::WorkLimit& limit) {
+  if (send_errno_ != 0 || (send_blocked_ && armed_)) {
+    return false;  // what the peer sent before its end is still to be received; or: the poller says
+  }
+  if (send_.done() && (state_ != State::kReady || !build_next_frame())) {
+    return false;
+  }
+  const std::size_t bytes_max =
+      frame_touched_ ? kCallBytesMax : first_call_bytes(send_.remaining());
+  const auto parts = send_.next(bytes_max, scratch_, kPartsPerCall);
+  const platform::IoResult result = environment_.network.send(socket_, parts);
+  switch (result.kind) {
+    case platform::IoResult::Kind::kBytes:
+      send_.advance(result.bytes);
+      frame_touched_ = true;
+      limit.spend(result.bytes);
+      progress_ns_ = environment_.clock.now_ns();
+      send_blocked_ = false;
+      return true;
+    case platform::IoResult::Kind::kWouldBlock:
+      send_blocked_ = true;
+      return false;
+    case platform::IoResult::Kind::kEnded:
+    case platform::IoResult::Kind::kFailed:
+      break;
+  }
+  // Responses that came before the end are in our socket buffer and tell what was done.
+  send_errno_ = result.native_errno != 0 ? result.native_errno : EPIPE;
+  return false;
+}
+
+/// False when there is nothing to send.
+bool Lane::build_next_frame() {
+  if (in_flight_.size() >= kFramesInFlightMax) {
+    return false;
+  }
+  if (class_ == wire::LaneClass::kControl) {
+    if (!drains_wanted_) {
+      return false;
+    }
+    for (const auto& lane : channel_.lanes()) {
+      const std::uint64_t id = lane.get() == this ? 0 : lane->unproved_lane_id();
+      const bool asked = std::any_of(in_flight_.begin(), in_flight_.end(), [&](const Frame& frame) {
+        return frame.drained_lane_id == id;
+      });
+      if (id != 0 && !asked) {
+        build_drain_frame(id);
+        return true;
+      }
+    }
+    drains_wanted_ = false;
+    return false;
+  }
+  if (class_ == wire::LaneClass::kLatency) {
+    if (auto call = channel_.pull_describe()) {
+      build_describe_frame(std::move(call));
+      return true;
+    }
+  }
+  while (true) {
+    const std::uint64_t in_flight_max = environment_.config.tcp.lane_bytes_in_flight_max;
+    transfer::Slice* const slice = channel_.pull(
+        qos(), in_flight_bytes_ < in_flight_max ? in_flight_max - in_flight_bytes_ : 0);
+    if (slice == nullptr) {
+      return false;
+    }
+    if (slice->execution->stopped()) {
+      drop_stopped(*slice);
+      continue;
+    }
+    build_payload_frame(*slice);
+    return true;
+  }
+}
+
+void Lane::drop_stopped(transfer::Slice& slice) {
+  complete(slice, {ErrorCode::kCanceled, 0, 0, RemoteEffect::kNone, false});
+  retire(slice);
+}
+
+void Lane::add_local_parts(const transfer::Slice& slice, IoCursor& cursor) const {
+  const auto& extents = slice.execution->prepared()->extents;
+  std::uint64_t left = slice.bytes;
+  std::uint64_t skip = slice.first_skip;
+  for (std::uint32_t i = 0; i < slice.extent_count; ++i) {
+    const transfer::Extent& extent = extents[slice.first_extent + i];
+    const std::uint64_t length = std::min(extent.length - skip, left);
+    cursor.add(extent.local_address + skip, length);
+    left -= length;
+    skip = 0;
+  }
+  ORBITE_CHECK(left == 0);
+}
+
+/// The tables of a frame: each change of range begins a new entry, as the planner counted them.
+void Lane::fill_tables(const transfer::Slice& slice) {
+  table_scratch_.clear();
+  extent_scratch_.clear();
+  std::uint64_t left = slice.bytes;
+  std::uint64_t skip = slice.first_skip;
+  std::uint32_t last_remote = UINT32_MAX;
+  for (std::uint32_t i = 0; i < slice.extent_count; ++i) {
+    const transfer::Prepared& prepared = *slice.execution->prepared();
+    const transfer::Extent& extent = prepared.extents[slice.first_extent + i];
+    const wire::RangeBlob& remote = prepared.remotes[extent.remote_index]->blob();
+    if (extent.remote_index != last_remote) {
+      wire::RegistrationRef& entry = table_scratch_.emplace_back();
+      entry.index = remote.index;
+      entry.generation = remote.generation;
+      std::memcpy(entry.key, remote.key.bytes.data(), sizeof(entry.key));
+      last_remote = extent.remote_index;
+    }
+    const std::uint64_t length = std::min(extent.length - skip, left);
+    ORBITE_DCHECK(extent.remote_address + skip >= remote.address);
+    extent_scratch_.push_back({extent.remote_address + skip - remote.address,
+                               static_cast<std::uint32_t>(length),
+                               static_cast<std::uint32_t>(table_scratch_.size() - 1)});
+    left -= length;
+    skip = 0;
+  }
+}
+
+void Lane::build_payload_frame(transfer::Slice& slice) {
+  const transfer::Execution& execution = *slice.execution;
+  Frame frame;
+  frame.slice = &slice;
+  wire::FrameType type = wire::FrameType::kWrite;
+  if (slice.bytes == 0) {
+    frame.kind = FrameKind::kNotify;
+    type = wire::FrameType::kNotify;
+  } else if (execution.operation() == Operation::kRead) {
+    frame.kind = FrameKind::kRead;
+    type = wire::FrameType::kRead;
+  }
+  fill_tables(slice);
+  trailer_.clear();
+  if (slice.carries_notification) {
+    const wire::Envelope envelope{environment_.epoch, environment_.name, *execution.notification()};
+    trailer_.resize(wire::envelope_bytes(environment_.name, *execution.notification()));
+    const auto written = wire::encode_envelope(envelope, trailer_);
+    ORBITE_CHECK(written.has_value());  // its size was checked when it was posted
+  }
+  wire::RequestHeader header;
+  header.type = static_cast<std::uint8_t>(type);
+  header.payload_bytes = slice.bytes;
+  header.extent_count = slice.extent_count;
+  header.table_count = static_cast<std::uint16_t>(table_scratch_.size());
+  header.trailer_bytes = static_cast<std::uint32_t>(trailer_.size());
+  start_frame(std::move(frame), header);
+  if (type == wire::FrameType::kWrite) {
+    add_local_parts(slice, send_);
+    send_payload_bytes_ = slice.bytes;
+  }
+  send_.add(trailer_.data(), trailer_.size());
+  send_trailer_bytes_ = trailer_.size();
+  in_flight_bytes_ += slice.bytes;
+}
+
+void Lane::build_describe_frame(std::shared_ptr<DescribeCall> call) {
+  table_scratch_ = call->registrations();
+  extent_scratch_.clear();
+  wire::RequestHeader header;
+  header.type = static_cast<std::uint8_t>(wire::FrameType::kDescribe);
+  header.table_count = static_cast<std::uint16_t>(table_scratch_.size());
+  Frame frame;
+  frame.kind = FrameKind::kDescribe;
+  frame.call = std::move(call);
+  start_frame(std::move(frame), header);
+}
+
+void Lane::build_drain_frame(std::uint64_t lane_id) {
+  table_scratch_.clear();
+  extent_scratch_.clear();
+  wire::RequestHeader header;
+  header.type = static_cast<std::uint8_t>(wire::FrameType::kDrain);
+  header.trailer_bytes = wire::kDrainTrailerBytes;
+  Frame frame;
+  frame.kind = FrameKind::kDrain;
+  frame.drained_lane_id = lane_id;
+  start_frame(std::move(frame), header);
+  trailer_.resize(sizeof(lane_id));
+  std::memcpy(trailer_.data(), &lane_id, sizeof(lane_id));
+  send_.add(trailer_.data(), trailer_.size());
+}
+
+/// Header and tables into send_; payload and trailer follow.
+void Lane::start_frame(Frame frame, wire::RequestHeader header) {
+  header.frame_id = next_frame_id_++;
+  head_.resize(sizeof(header) + wire::tables_bytes(header));
+  std::uint8_t* out = head_.data();
+  const auto put = [&out](const void* data, std::size_t bytes) {
+    if (bytes > 0) {
+      std::memcpy(out, data, bytes);
+      out += bytes;
+    }
+  };
+  put(&header, sizeof(header));
+  put(table_scratch_.data(), table_scratch_.size() * sizeof(wire::RegistrationRef));
+  put(extent_scratch_.data(), extent_scratch_.size() * sizeof(wire::WireExtent));
+  send_.clear();
+  send_.add(head_.data(), head_.size());
+  send_payload_bytes_ = 0;
+  send_trailer_bytes_ = 0;
+  frame_touched_ = false;
+  if (in_flight_.empty()) {
+    progress_ns_ = environment_.clock.now_ns();
+    busy_.store(true, std::memory_order_relaxed);  // as in start_connect()
+  }
+  frame.id = header.frame_id;
+  in_flight_.push_back(std::move(frame));
+}
+
+bool Lane::receive_some(transfer::WorkLimit& limit) {
+  const bool payload = in_response_ && !receive_.done();
+  std::size_t payload_bytes = 0;
+  scratch_.clear();
+  if (payload) {
+    // The buffer is empty here: what it held was copied out before.
+    const auto parts = receive_.next(kCallBytesMax, scratch_, kPartsPerCall - 1);
+    for (const iovec& part : parts) {
+      payload_bytes += part.iov_len;
+    }
+  }
+  scratch_.push_back(received_.tail(kHeadBytesMax));
+  const platform::IoResult result = environment_.network.receive(socket_, scratch_);
+  switch (result.kind) {
+    case platform::IoResult::Kind::kWouldBlock:
+      if (send_errno_ != 0) {
+        lost(ErrorCode::kPeerDisconnected, send_errno_, "send");
+      }
+      return false;
+    case platform::IoResult::Kind::kEnded:
+      // After an error the end of the stream is the kernel's, not the peer's FIN.
+      if (send_errno_ == 0) {
+        peer_ended("the peer closed the connection");
+      } else {
+        lost(ErrorCode::kPeerDisconnected, send_errno_, "send");
+      }
+      return false;
+    case platform::IoResult::Kind::kFailed:
+      lost(ErrorCode::kPeerDisconnected, result.native_errno, "receive");
+      return false;
+    case platform::IoResult::Kind::kBytes:
+      break;
+  }
+  limit.spend(result.bytes);
+  progress_ns_ = environment_.clock.now_ns();
+  const std::size_t direct = std::min(result.bytes, payload_bytes);
+  receive_.advance(direct);
+  received_.grown(result.bytes - direct);
+  if (!handle_responses()) {
+    environment_.counters.protocol_violations.add();
+    lost(ErrorCode::kProtocolViolation, 0, "the peer broke the protocol");
+    return false;
+  }
+  return true;
+}
+
+/// False when the peer broke the protocol.
+bool Lane::handle_responses() {
+  while (true) {
+    if (!in_response_) {
+      if (!received_.take(response_)) {
+        return true;
+      }
+      if (!begin_response(response_)) {
+        return false;
+      }
+      in_response_ = true;
+    }
+    received_.consume(receive_.copy_in(received_.data()));
+    if (!receive_.done()) {
+      return true;
+    }
+    in_response_ = false;
+    if (!finish_front(response_)) {
+      return false;
+    }
+  }
+}
+
+bool Lane::begin_response(const wire::ResponseHeader& header) {
+  wire::FrameLimits limits;
+  if (!wire::check_response_header(header, limits) || in_flight_.empty()) {
+    return false;
+  }
+  const Frame& front = in_flight_.front();
+  const bool front_is_being_sent = in_flight_.size() == 1 && !send_.done();
+  if (header.frame_id != front.id || front_is_being_sent) {
+    return false;
+  }
+  const std::uint64_t bytes = front.slice != nullptr ? front.slice->bytes : 0;
+  const bool ok = header.status == 0;
+  const bool complete = header.effect == static_cast<std::uint8_t>(wire::FrameEffect::kComplete);
+  receive_.clear();
+  switch (front.kind) {
+    case FrameKind::kRead:
+      if (header.type != static_cast<std::uint8_t>(wire::ResponseType::kReadData) ||
+          header.payload_bytes != (ok ? bytes : 0)) {
+        return false;
+      }
+      if (ok) {
+        add_local_parts(*front.slice, receive_);
+      }
+      return true;
+    case FrameKind::kWrite:
+      return header.type == static_cast<std::uint8_t>(wire::ResponseType::kWriteAck) &&
+             header.payload_bytes == 0 &&
+             (complete ? header.prefix_bytes == bytes : header.prefix_bytes <= bytes);
+    case FrameKind::kNotify:
+      return header.type == static_cast<std::uint8_t>(wire::ResponseType::kNotifyAck) &&
+             header.payload_bytes == 0;
+    case FrameKind::kDescribe: {
+      std::vector<wire::DescribedRange>& described = front.call->described();
+      const std::size_t expected = ok ? described.size() * sizeof(described[0]) : 0;
+      if (header.type != static_cast<std::uint8_t>(wire::ResponseType::kDescription) ||
+          header.payload_bytes != expected) {
+        return false;
+      }
+      receive_.add(described.data(), expected);
+      return true;
+    }
+    case FrameKind::kDrain:
+      return header.type == static_cast<std::uint8_t>(wire::ResponseType::kDrained) &&
+             header.payload_bytes == 0;
+  }
+  return false;
+}
+
+bool Lane::finish_front(const wire::ResponseHeader& header) {
+  const Frame front = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  if (state_ == State::kSilent && in_flight_.empty()) {
+    state_ = State::kReady;
+  }
+  const auto code = static_cast<ErrorCode>(header.status);
+  switch (front.kind) {
+    case FrameKind::kDescribe:
+      return finish_describe(*front.call, front.completed ? ErrorCode::kPeerSilent : code);
+    case FrameKind::kDrain:
+      finish_drain(front.drained_lane_id, code);
+      return true;
+    case FrameKind::kWrite:
+    case FrameKind::kRead:
+    case FrameKind::kNotify:
+      finish_slice(front, header);
+      return true;
+  }
+  return false;
+}
+
+void Lane::finish_drain(std::uint64_t lane_id, ErrorCode code) {
+  if (code != ErrorCode::kOk) {
+    drain_after_ns_ = environment_.clock.now_ns() + kRetryDrain;  // it cannot promise it now
+    return;
+  }
+  for (const auto& lane : channel_.lanes()) {
+    if (lane.get() != this) {
+      lane->end_by_proof(lane_id);
+    }
+  }
+}
+
+void Lane::finish_slice(const Frame& front, const wire::ResponseHeader& header) {
+  const auto code = static_cast<ErrorCode>(header.status);
+  transfer::Slice& slice = *front.slice;
+  in_flight_bytes_ -= slice.bytes;
+  transfer::SliceResult result;
+  result.code = code;
+  result.notification_delivered = slice.carries_notification && code == ErrorCode::kOk;
+  if (front.kind == FrameKind::kWrite) {
+    result.prefix_bytes = header.prefix_bytes;
+    result.effect = static_cast<RemoteEffect>(header.effect);
+  } else if (front.kind == FrameKind::kRead && code == ErrorCode::kOk) {
+    result.prefix_bytes = slice.bytes;
+    result.effect = RemoteEffect::kComplete;
+  }
+  if (front.kind == FrameKind::kNotify && code != ErrorCode::kOk) {
+    result.code = ErrorCode::kNotificationFailed;
+  }
+  if (!front.completed) {
+    complete(slice, result);
+  }
+  // The response is the peer's word that it is done with its memory; ours was copied out by the
+  // kernel (WRITE) or has just been filled (READ).
+  retire(slice);
+}
+
+/// False when an answer breaks the protocol.
+bool Lane::finish_describe(DescribeCall& call, ErrorCode code) {
+  for (std::size_t i = 0; code == ErrorCode::kOk && i < call.described().size(); ++i) {
+    const wire::DescribedRange& range = call.described()[i];
+    const wire::RegistrationRef& asked = call.registrations()[i];
+    if (!wire::check_described_range(range) || range.index != asked.index ||
+        range.generation != asked.generation) {
+      call.report(ErrorCode::kProtocolViolation);
+      return false;
+    }
+  }
+  call.report(code);
+  return true;
+}
+
+}  // namespace orbite::transport::tcp
