@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/slot_map.hpp"
+#include "engine/spin.hpp"
 #include "memory/registry.hpp"
 #include "notify/mailbox.hpp"
 #include "orbite/engine.hpp"
@@ -130,6 +131,7 @@ class TransferEngine::Impl {
   [[nodiscard]] std::string peers_json() const;
 
   void run_worker();
+  std::size_t sleep_for_events(std::span<platform::PollEvent> events, base::Nanoseconds sleep_ns);
   base::Nanoseconds work_once(base::Nanoseconds now_ns);
   void wake_worker() noexcept;
   base::Nanoseconds expire_deadlines(base::Nanoseconds now_ns);
@@ -180,6 +182,7 @@ class TransferEngine::Impl {
   std::atomic<bool> worker_sleeps_{false};
   std::atomic<bool> work_left_{false};
   std::atomic<base::Nanoseconds> local_caller_ns_{0};
+  SpinPolicy spin_;  ///< the worker's
   std::thread worker_;
 };
 
