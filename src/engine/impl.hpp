@@ -183,6 +183,7 @@ class TransferEngine::Impl {
   std::atomic<bool> work_left_{false};
   std::atomic<base::Nanoseconds> local_caller_ns_{0};
   SpinPolicy spin_;  ///< the worker's
+  std::atomic<std::uint32_t> worker_boost_{0};
   std::thread worker_;
 };
 
