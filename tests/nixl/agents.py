@@ -446,8 +446,10 @@ def describe(error: Exception) -> tuple[str, str, str]:
     return type(error).__name__, str(error), traceback.format_exc()
 
 
-def serve(pipe, name: str, backend: str, options: dict, log: str) -> None:
+def serve(pipe, name: str, backend: str, options: dict, log: str,
+          variables: dict[str, str]) -> None:
     """The child process: one call at a time until the pipe closes or `exit` is asked."""
+    os.environ.update(variables)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 2)
     os.close(descriptor)
@@ -468,19 +470,27 @@ def serve(pipe, name: str, backend: str, options: dict, log: str) -> None:
             pipe.send(("error", describe(error)))
 
 
+# What each agent's process needs is loaded once, by the server that they are forked from.
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["numpy", "nixl_cu12._api", "agents"])
+
+
 class AgentProcess:
-    """An agent in a process of its own. Calls are those of Worker."""
+    """An agent in a process of its own. Calls are those of Worker. With variables for the loader
+    in `environment` (LD_PRELOAD) it is a fresh interpreter."""
 
     def __init__(self, name: str, backend: str = "ORBITE", plugin_dir: Path = PLUGIN_DIR,
                  environment: dict[str, str] | None = None, **options: object):
         self.name = name
         self.log_file = tempfile.NamedTemporaryFile(prefix=f"orbite-{name}-", suffix=".log")
-        context = multiprocessing.get_context("spawn")
+        variables = {"NIXL_PLUGIN_DIR": str(plugin_dir)} | (environment or {})
+        fresh = any(variable.startswith("LD_") for variable in variables)
+        context = multiprocessing.get_context("spawn") if fresh else _processes
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(
-            target=serve, args=(theirs, name, backend, options, self.log_file.name), daemon=True)
-        variables = {"NIXL_PLUGIN_DIR": str(plugin_dir)} | (environment or {})
-        with changed_environment(variables):
+            target=serve, daemon=True,
+            args=(theirs, name, backend, options, self.log_file.name, variables))
+        with changed_environment(variables if fresh else {}):
             self.process.start()
         theirs.close()
         self.stopped = False
