@@ -113,6 +113,8 @@ class Worker:
         if library.orbite_probe_open(str(bridge).encode()) != 0:
             raise OSError(f"{bridge} cannot be opened")
         library.orbite_probe_info.restype = ctypes.c_long
+        for name in ("engine", "request", "peer"):
+            getattr(library, f"orbite_probe_{name}").restype = ctypes.c_uint64
         self.probe_library = library
 
     def _new_id(self) -> int:
@@ -337,6 +339,30 @@ class Worker:
         length = self.probe_library.orbite_probe_info(index, text, ctypes.c_size_t(len(text)))
         assert length >= 0, "no engine, or its answer does not fit"
         return json.loads(text.raw[:length])
+
+    # Calls of the bridge that NIXL has none for; they need the probe
+
+    def last_request(self) -> int:
+        """The bridge's handle on what was prepared last."""
+        return self.probe_library.orbite_probe_request()
+
+    def last_peer(self) -> int:
+        """The bridge's handle on the peer whose metadata was added last."""
+        return self.probe_library.orbite_probe_peer()
+
+    def cancel(self, request: int) -> int:
+        return self.probe_library.orbite_probe_cancel(ctypes.c_uint64(request))
+
+    def confirm_fenced(self, peer: int) -> int:
+        return self.probe_library.orbite_probe_confirm_fenced(ctypes.c_uint64(peer))
+
+    def result(self, request: int) -> dict[str, int]:
+        """Of a request's current execution, without progress; {"error": status} for a handle that
+        is gone."""
+        text = ctypes.create_string_buffer(512)
+        length = self.probe_library.orbite_probe_result(ctypes.c_uint64(request), text,
+                                                        ctypes.c_size_t(len(text)))
+        return json.loads(text.value) if length >= 0 else {"error": -length}
 
     # Helpers of tests
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agents import AgentError, config_json, pattern
-from conftest import accounts
+from conftest import accounts, until
 
 
 def model(source: np.ndarray, source_parts, target: np.ndarray, target_parts) -> bytes:
@@ -95,15 +95,6 @@ def test_n01_accounting_returns_to_baseline_only_after_drain(make_pair, probe):
     assert until(lambda: accounts(pair.there.info()) == baseline[1])
     assert pair.there.content("block") == pair.here.content("block")
     assert pair.guards_intact()
-
-
-def until(condition, seconds: float = 20.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def test_n07_repost_of_a_drained_success(make_pair):
