@@ -364,6 +364,15 @@ class Worker:
                                                         ctypes.c_size_t(len(text)))
         return json.loads(text.value) if length >= 0 else {"error": -length}
 
+    # What is left of an engine in this process
+
+    def engine_threads(self) -> int:
+        names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+        return names.count("orbite")
+
+    def bridge_is_mapped(self) -> bool:
+        return "liborbite_nixl" in Path("/proc/self/maps").read_text()
+
     # Helpers of tests
 
     def bind_port(self) -> int:
