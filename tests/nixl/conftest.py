@@ -97,8 +97,9 @@ class ProxiedPair(Pair):
         self.proxy = Proxy()
         advertised = {"addresses": ["127.0.0.1"], "port": self.proxy.port}
         try:
-            super().__init__(start, size, here_config=config_json(**(here or {})), probe=probe,
-                             there_config=config_json(**({"advertise": advertised} | (there or {}))))
+            super().__init__(
+                start, size, probe=probe, here_config=config_json(**(here or {})),
+                there_config=config_json(**({"advertise": advertised} | (there or {}))))
         except BaseException:
             self.proxy.close()
             raise

@@ -2,8 +2,8 @@
 """A stretch of cable between two processes on loopback that a test can pinch.
 
 A Proxy forwards connections to one port of 127.0.0.1. A Gate says how many bytes may still pass in
-one direction; what comes after them waits in the proxy, or in the sender's socket, until the gate is
-opened. A connection's lane is known from the hello that it begins with.
+one direction; what comes after them waits in the proxy, or in the sender's socket, until the gate
+is opened. A connection's lane is known from the hello that it begins with.
 """
 
 from __future__ import annotations

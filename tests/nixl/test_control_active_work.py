@@ -175,9 +175,9 @@ def test_n02_cancel_of_queued_work_proves_that_nothing_was_posted(make_proxied_p
 
 
 def test_n03_timeout_is_no_receipt(make_proxied_pair):
-    """N03: past its deadline a WRITE has failed, and stays in progress for as long as its receipt is
-    withheld; another request's end does not change that. Then it is an error, and touches nothing
-    more."""
+    """N03: past its deadline a WRITE has failed, and stays in progress for as long as its receipt
+    is withheld; another request's end does not change that. Then it is an error, and touches
+    nothing more."""
     pair = make_proxied_pair(SIZE, here={"transfer": {"default_timeout_ms": TIMEOUT_MS}})
     small = pair.here.prepare("WRITE", pair.local((0, 0x100)), pair.remote((0, 0x100)), "there")
     assert pair.here.run(small) == "DONE"
@@ -207,8 +207,8 @@ def test_n03_timeout_is_no_receipt(make_proxied_pair):
 
 def test_n03_unknown_effect_with_one_receipt_withheld(make_proxied_pair):
     """N03: one of two lanes is reset under a WRITE. Its frames' effect is unknown, and the answer
-    that would prove their end is withheld: in progress, although everything else has ended. With the
-    answer it is an error of unknown effect; no byte is sent again."""
+    that would prove their end is withheld: in progress, although everything else has ended. With
+    the answer it is an error of unknown effect; no byte is sent again."""
     pair = make_proxied_pair(SIZE, here={"tcp": {"bulk_lanes_per_peer": 2}})
     warm(pair)
     handle = 0

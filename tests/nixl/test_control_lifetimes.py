@@ -138,8 +138,8 @@ def test_n04_rollback_of_a_list_that_holds_a_range_in_use(make_proxied_pair):
 
 
 def test_n05_invalidate_during_an_admitted_copy(make_proxied_pair, start):
-    """N05: the agent forgets the peer and can poll no more; the engine still answers, keeps what was
-    admitted and ends it. New posts fail, another peer is unaffected, and the peer can come back."""
+    """N05: the agent forgets the peer and can poll no more; the engine still answers, keeps what
+    was admitted and ends it. New posts fail, another peer is unaffected, the peer can come back."""
     pair = make_proxied_pair(SIZE)
     other = start("other")
     other_address = other.allocate("block", 64 * KIB, 3)

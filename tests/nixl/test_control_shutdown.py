@@ -18,8 +18,8 @@ def meet(agent, pair, size: int = SIZE) -> int:
 
 
 def test_n06_shutdown_with_a_receipt_withheld(make_proxied_pair, start, probe):
-    """N06: the agent is destroyed, in bounded time, with a WRITE held in the middle. Its engine goes
-    on in quarantine: library, thread and memory stay, it says so once. The receipt ends it."""
+    """N06: the agent is destroyed, in bounded time, with a WRITE held in the middle. Its engine
+    goes on in quarantine: library, thread and memory stay, it says so once. The receipt ends it."""
     pair = make_proxied_pair(SIZE)
     for round_ in repeats(50):
         agent = start(f"leaver-{round_}", config=config_json(**IMPATIENT), probe=probe)
