@@ -6,6 +6,7 @@
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
+#include "base/planted.hpp"
 #include "engine/process.hpp"
 #include "wire/metadata.hpp"
 
@@ -402,7 +403,7 @@ Result<Handle> TransferEngine::Impl::prepare(const PrepareOptions& prepare_optio
 }
 
 Result<void> TransferEngine::Impl::check_repostable(const Request& request) const {
-  if (request.execution != nullptr) {
+  if (request.execution != nullptr && !base::planted(base::Bug::kReuseRequestWhileActive)) {
     if (!request.execution->terminal()) {
       return fail(ErrorCode::kActive, "the last execution has not retired");
     }
