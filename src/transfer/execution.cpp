@@ -218,8 +218,9 @@ void Execution::finish_if_done(std::unique_lock<std::mutex>& lock) {
 Outcome Execution::outcome_locked() const {
   Outcome outcome;
   outcome.logical = logical_;
-  const bool retired = terminal_.load(std::memory_order_relaxed) ||
-                       base::planted(base::Bug::kTerminalBeforeRetirement);
+  const bool retired =
+      terminal_.load(std::memory_order_relaxed) ||
+      (base::planted(base::Bug::kTerminalBeforeRetirement) && logical_ != Logical::kNone);
   outcome.drain = retired ? Drain::kRetired : Drain::kPending;
   outcome.code = code_;
   outcome.native_errno = native_errno_;

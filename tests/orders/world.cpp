@@ -252,7 +252,7 @@ void World::make_call(Event event) {
     case Act::kPost:
       --requests_[event.request].posts_left;
       post(event.request);
-      checker_.bounded("post", steps_ - before, scenario_.slices);
+      checker_.bounded("post", steps_ - before, scenario_.slices + (scenario_.notifies ? 1U : 0U));
       break;
     case Act::kCancel:
       answer(event, user_.cancel(event.request));
