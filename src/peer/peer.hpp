@@ -53,7 +53,7 @@ class Peer {
 
   /// kPeerRetired names the peer.
   [[nodiscard]] Result<void> check_live() const {
-    if (retired() && !base::planted(base::Bug::kUnloadKeepsRanges)) {
+    if (retired() && !base::planted(base::Bug::kUnloadKeepsPeer)) {
       return fail(ErrorCode::kPeerRetired, "peer '%.64s'", name_.c_str());
     }
     return {};

@@ -36,7 +36,7 @@ constexpr HuntFor kHunts[] = {
     {Bug::kDeregisterWithoutWaiting, orders_of_single_executions},
     {Bug::kSkipFenceOnDeregister, orders_of_pairs},
     {Bug::kDestroyTwice, orders_of_single_executions},
-    {Bug::kUnloadKeepsRanges, orders_of_single_executions},
+    {Bug::kUnloadKeepsPeer, orders_of_single_executions},
     {Bug::kSkipEpochCheck, hello_to_an_earlier_life},
     {Bug::kReplayAfterUnknown, lost_connection},
     {Bug::kLocalTimeoutAsProof, silent_target},
