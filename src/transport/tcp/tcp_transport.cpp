@@ -215,7 +215,7 @@ Result<std::vector<wire::DescribedRange>> TcpTransport::describe(
     channel.push_describe(call);
     list_and_wake(channel);
     const base::Nanoseconds now_ns = environment_.clock.now_ns();
-    ORBITE_TRY(call->wait(now_ns < deadline_ns ? deadline_ns - now_ns : 0));
+    ORBITE_TRY(call->wait(environment_.waiter, now_ns < deadline_ns ? deadline_ns - now_ns : 0));
     all.insert(all.end(), call->described().begin(), call->described().end());
   }
   return all;
