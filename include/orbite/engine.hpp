@@ -118,6 +118,7 @@ class TransferEngine {
 
  private:
   class Impl;
+  friend class EngineAccess;  // for the simulated world
   explicit TransferEngine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "engine/impl.hpp"
 #include "engine/process.hpp"
+#include "platform/system.hpp"
 
 namespace orbite {
 namespace {
@@ -56,7 +57,7 @@ std::string process_routes() {
 const char* version() noexcept { return ORBITE_VERSION; }
 
 Result<std::unique_ptr<TransferEngine>> TransferEngine::create(EngineOptions options) try {
-  auto impl = std::make_unique<Impl>(std::move(options));
+  auto impl = std::make_unique<Impl>(std::move(options), system_environment());
   ORBITE_TRY(impl->start());
   return std::unique_ptr<TransferEngine>(new TransferEngine(std::move(impl)));
 } catch (const std::bad_alloc&) {
@@ -68,6 +69,9 @@ Result<std::unique_ptr<TransferEngine>> TransferEngine::create(EngineOptions opt
 TransferEngine::TransferEngine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 TransferEngine::~TransferEngine() {
+  if (impl_ == nullptr) {
+    return;
+  }
   // The worker does not exist in a forked child and its locks may be held for ever: touch nothing.
   if (!impl_->check_process()) {
     (void)impl_.release();

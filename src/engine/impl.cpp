@@ -6,7 +6,9 @@
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
+#include "base/planted.hpp"
 #include "engine/process.hpp"
+#include "platform/system.hpp"
 #include "wire/metadata.hpp"
 
 namespace orbite {
@@ -23,8 +25,9 @@ constexpr std::uint64_t kNotificationOverhead = 256;
 
 }  // namespace
 
-TransferEngine::Impl::Impl(EngineOptions engine_options)
+TransferEngine::Impl::Impl(EngineOptions engine_options, EngineEnvironment engine_environment)
     : options(std::move(engine_options)),
+      environment(std::move(engine_environment)),
       registry({options.config.limits.registrations_max}, random),
       peers(options.config.limits.peers_max),
       ranges("imported range", options.config.limits.ranges_max),
@@ -64,28 +67,32 @@ Result<void> TransferEngine::Impl::start() {
   }
   random.fill(epoch_.bytes);
   random.fill(secret_);
-  ORBITE_ASSIGN_OR_RETURN(host_, platform::host_identity());
+  ORBITE_ASSIGN_OR_RETURN(host_, environment.host_identity());
   ORBITE_ASSIGN_OR_RETURN(poller_, network.make_poller());
   ORBITE_ASSIGN_OR_RETURN(wakeup_, network.make_wakeup());
   ORBITE_TRY(network.poller_add(poller_, wakeup_, platform::kPollIn, 0));
 
   if (options.config.local.enabled) {
     local_ = std::make_unique<transport::local::LocalTransport>(
-        planner_, options.config.tcp.slice_bytes, [this](std::span<const std::uint8_t> message) {
+        planner_, options.config.tcp.slice_bytes,
+        [this](std::span<const std::uint8_t> message) {
           return mailbox.deliver(options.name, message);
-        });
+        },
+        environment.on_copy);
     planner_.set_transport(policy::TransportKind::kLocal, local_.get());
   }
   ORBITE_TRY(start_tcp());
   ORBITE_ASSIGN_OR_RETURN(connection_, make_connection_blob());
   connection_blob = wire::encode(connection_);
-  worker_ = platform::start_thread("orbite", [this] {
-    // Relaxed: shown, and nothing hangs on it.
-    worker_boost_.store(platform::boost_thread_priority(
-                            static_cast<std::uint32_t>(options.config.worker.priority_boost)),
-                        std::memory_order_relaxed);
-    run_worker();
-  });
+  if (environment.starts_worker) {
+    worker_ = platform::start_thread("orbite", [this] {
+      // Relaxed: shown, and nothing hangs on it.
+      worker_boost_.store(platform::boost_thread_priority(
+                              static_cast<std::uint32_t>(options.config.worker.priority_boost)),
+                          std::memory_order_relaxed);
+      run_worker();
+    });
+  }
   return {};
 }
 
@@ -94,18 +101,19 @@ Result<void> TransferEngine::Impl::start_tcp() {
     tcp_unavailable_ = "tcp.enabled is false";
     return {};
   }
-  transport::tcp::Environment environment{network,  clock,          random,       registry,
-                                          counters, options.config, options.name, epoch_,
-                                          secret_,  host_,          poller_,      {}};
-  environment.deliver = [this](const wire::Envelope& envelope) -> Result<void> {
+  transport::tcp::Environment given{network,  clock,    random,         environment.waiter,
+                                    registry, counters, options.config, options.name,
+                                    epoch_,   secret_,  host_,          poller_,
+                                    {}};
+  given.deliver = [this](const wire::Envelope& envelope) -> Result<void> {
     const std::string sender(envelope.sender_name);
     if (!peers.epoch_is_current(sender, envelope.sender_epoch)) {
       return fail(ErrorCode::kPeerEpochChanged, "'%.64s' has restarted since", sender.c_str());
     }
     return mailbox.deliver(envelope.sender_name, envelope.message);
   };
-  ORBITE_ASSIGN_OR_RETURN(tcp_, transport::tcp::TcpTransport::create(
-                                    std::move(environment), planner_, [this] { wake_worker(); }));
+  ORBITE_ASSIGN_OR_RETURN(tcp_, transport::tcp::TcpTransport::create(std::move(given), planner_,
+                                                                     [this] { wake_worker(); }));
   planner_.set_transport(policy::TransportKind::kTcp, tcp_.get());
   return {};
 }
@@ -136,7 +144,7 @@ Result<wire::ConnectionBlob> TransferEngine::Impl::make_connection_blob() const 
   } else if (!listening.is_any()) {
     add(listening);
   } else {
-    for (const platform::SocketAddress& address : platform::default_route_addresses()) {
+    for (const platform::SocketAddress& address : environment.default_route_addresses()) {
       add(address);
     }
   }
@@ -408,7 +416,7 @@ Result<Handle> TransferEngine::Impl::prepare(const PrepareOptions& prepare_optio
 }
 
 Result<void> TransferEngine::Impl::check_repostable(const Request& request) const {
-  if (request.execution != nullptr) {
+  if (request.execution != nullptr && !base::planted(base::Bug::kReuseRequestWhileActive)) {
     if (!request.execution->terminal()) {
       return fail(ErrorCode::kActive, "the last execution has not retired");
     }
@@ -518,11 +526,12 @@ Result<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::launch(
     const std::lock_guard lock(active_mutex_);
     ORBITE_TRY(check_usable());
     ORBITE_TRY(execution->peer().check_live());
-    active_.emplace(execution.get(), execution);
+    execution->set_number(next_execution_++);
+    active_.emplace(execution->number(), execution);
     ++active_of_link_[execution->peer().link()];
     if (execution->deadline_ns() != 0) {
-      is_next_deadline =
-          deadlines_.emplace(execution->deadline_ns(), execution.get()).first == deadlines_.begin();
+      is_next_deadline = deadlines_.emplace(execution->deadline_ns(), execution->number()).first ==
+                         deadlines_.begin();
     }
   }
   auto& flow = static_cast<transfer::Flow&>(*execution->peer().link());
@@ -702,7 +711,7 @@ void TransferEngine::Impl::on_terminal(transfer::Execution& execution) {
   }
   std::shared_ptr<transfer::Execution> last;  // released outside the lock
   const std::lock_guard lock(active_mutex_);
-  const auto found = active_.find(&execution);
+  const auto found = active_.find(execution.number());
   ORBITE_CHECK(found != active_.end());
   last = std::move(found->second);
   active_.erase(found);
@@ -711,8 +720,9 @@ void TransferEngine::Impl::on_terminal(transfer::Execution& execution) {
     active_of_link_.erase(of_link);
   }
   if (execution.deadline_ns() != 0) {
-    deadlines_.erase({execution.deadline_ns(), &execution});
+    deadlines_.erase({execution.deadline_ns(), execution.number()});
   }
+  ++changes_;
   changed_.notify_all();
 }
 
@@ -720,7 +730,7 @@ std::vector<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::active_e
   const std::lock_guard lock(active_mutex_);
   std::vector<std::shared_ptr<transfer::Execution>> executions;
   executions.reserve(active_.size());
-  for (const auto& [address, execution] : active_) {
+  for (const auto& [number, execution] : active_) {
     executions.push_back(execution);
   }
   return executions;

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "base/slot_map.hpp"
+#include "engine/environment.hpp"
 #include "engine/spin.hpp"
 #include "memory/registry.hpp"
 #include "notify/mailbox.hpp"
 #include "orbite/engine.hpp"
 #include "peer/peer.hpp"
 #include "platform/network.hpp"
-#include "platform/system.hpp"
 #include "policy/route_table.hpp"
 #include "telemetry/counters.hpp"
 #include "transfer/admission.hpp"
@@ -28,6 +28,8 @@
 #include "transport/tcp/tcp_transport.hpp"
 
 namespace orbite {
+
+class EngineAccess;
 
 /// A prepared transfer and its current execution.
 struct Request {
@@ -43,7 +45,7 @@ struct Request {
 /// asked to move bytes.
 class TransferEngine::Impl {
  public:
-  explicit Impl(EngineOptions options);
+  Impl(EngineOptions options, EngineEnvironment environment);
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl();
@@ -93,9 +95,10 @@ class TransferEngine::Impl {
   [[nodiscard]] std::string info_json() const;
 
   EngineOptions options;
-  platform::SystemNetwork network;
-  platform::SystemClock clock;
-  platform::SystemRandom random;
+  const EngineEnvironment environment;
+  platform::Network& network = environment.network;
+  const base::Clock& clock = environment.clock;
+  base::RandomSource& random = environment.random;
   telemetry::Counters counters;
   memory::Registry registry;
   peer::SegmentManager peers;
@@ -104,6 +107,7 @@ class TransferEngine::Impl {
   std::vector<std::uint8_t> connection_blob;
 
  private:
+  friend class EngineAccess;
   struct Posting {
     std::optional<std::vector<std::uint8_t>> notification;
     transfer::Charge outbox_charge;
@@ -131,7 +135,14 @@ class TransferEngine::Impl {
   [[nodiscard]] std::string peers_json() const;
 
   void run_worker();
+  // One turn of the worker's loop.
+  [[nodiscard]] bool worker_ends() const noexcept {
+    return stop_worker_.load(std::memory_order_acquire);
+  }
+  base::Nanoseconds look_for_work();
+  void take_events(base::Nanoseconds timeout_ns);
   std::size_t sleep_for_events(std::span<platform::PollEvent> events, base::Nanoseconds sleep_ns);
+  void end_worker();
   base::Nanoseconds work_once(base::Nanoseconds now_ns);
   void wake_worker() noexcept;
   base::Nanoseconds expire_deadlines(base::Nanoseconds now_ns);
@@ -163,14 +174,17 @@ class TransferEngine::Impl {
   // alive.
   mutable std::mutex active_mutex_;
   std::condition_variable changed_;
-  std::unordered_map<const transfer::Execution*, std::shared_ptr<transfer::Execution>> active_;
+  /// By their numbers, so that what is done to all of them is done in the same order in equal runs.
+  std::unordered_map<std::uint64_t, std::shared_ptr<transfer::Execution>> active_;
+  std::uint64_t next_execution_ = 1;
   /// How many of them go to each peer.
   std::unordered_map<const peer::Link*, std::size_t> active_of_link_;
   /// Deadlines that have not come, of active_. An entry goes when it comes: each execution is
   /// stopped by its deadline once.
-  std::set<std::pair<base::Nanoseconds, const transfer::Execution*>> deadlines_;
+  std::set<std::pair<base::Nanoseconds, std::uint64_t>> deadlines_;
   std::uint32_t waiting_for_worker_ = 0;  ///< callers whose wait the worker ends
   std::uint32_t closers_ = 0;             ///< callers that wait in close()
+  std::uint64_t changes_ = 0;             ///< rises with each notification of changed_
   /// The worker has closed the listener, and every lane that peers opened has ended.
   bool served_ended_ = false;
 
@@ -182,7 +196,8 @@ class TransferEngine::Impl {
   std::atomic<bool> worker_sleeps_{false};
   std::atomic<bool> work_left_{false};
   std::atomic<base::Nanoseconds> local_caller_ns_{0};
-  SpinPolicy spin_;  ///< the worker's
+  base::Nanoseconds next_tick_ns_ = 0;  ///< the worker's
+  SpinPolicy spin_;                     ///< the worker's
   std::atomic<std::uint32_t> worker_boost_{0};
   std::thread worker_;
 };

@@ -18,9 +18,9 @@ constexpr base::Nanoseconds kIdleSleep = base::kSecond;
 }  // namespace
 
 void TransferEngine::Impl::wake_worker() noexcept {
-  // Pairs with run_worker(): it announces its sleep, then looks for work; we leave work, then look
-  // for its sleep. Sequentially consistent on both sides, so one of the two sees the other. The
-  // flag stays up until the worker begins to look, so it also tells of work that came after its
+  // Pairs with look_for_work(): it announces its sleep, then looks for work; we leave work, then
+  // look for its sleep. Sequentially consistent on both sides, so one of the two sees the other.
+  // The flag stays up until the worker begins to look, so it also tells of work that came after its
   // look.
   work_left_.store(true, std::memory_order_seq_cst);
   if (worker_sleeps_.load(std::memory_order_seq_cst)) {
@@ -29,36 +29,47 @@ void TransferEngine::Impl::wake_worker() noexcept {
 }
 
 void TransferEngine::Impl::run_worker() {
+  while (!worker_ends()) {
+    take_events(look_for_work());
+  }
+  end_worker();
+}
+
+/// Does what is due and announces that the worker sleeps. Returns how long at most.
+base::Nanoseconds TransferEngine::Impl::look_for_work() {
+  const base::Nanoseconds now_ns = clock.now_ns();
+  base::Nanoseconds sleep_ns = 0;
+  if (work_left_.exchange(false, std::memory_order_seq_cst)) {
+    next_tick_ns_ = 0;
+  }
+  if (now_ns >= next_tick_ns_ || (tcp_ != nullptr && tcp_->needs_worker())) {
+    sleep_ns = work_once(now_ns);
+    next_tick_ns_ = now_ns + std::min(sleep_ns, kTickPeriod);
+  } else {
+    sleep_ns = next_tick_ns_ - now_ns;
+  }
+  worker_sleeps_.store(true, std::memory_order_seq_cst);
+  const bool more = (tcp_ != nullptr && tcp_->needs_worker()) ||
+                    work_left_.load(std::memory_order_seq_cst) ||
+                    stop_worker_.load(std::memory_order_seq_cst);
+  return more ? 0 : sleep_ns;
+}
+
+void TransferEngine::Impl::take_events(base::Nanoseconds timeout_ns) {
   std::array<platform::PollEvent, 64> events;
-  base::Nanoseconds next_tick_ns = 0;
-  while (!stop_worker_.load(std::memory_order_acquire)) {
-    const base::Nanoseconds now_ns = clock.now_ns();
-    base::Nanoseconds sleep_ns = 0;
-    if (work_left_.exchange(false, std::memory_order_seq_cst)) {
-      next_tick_ns = 0;
-    }
-    if (now_ns >= next_tick_ns || (tcp_ != nullptr && tcp_->needs_worker())) {
-      sleep_ns = work_once(now_ns);
-      next_tick_ns = now_ns + std::min(sleep_ns, kTickPeriod);
-    } else {
-      sleep_ns = next_tick_ns - now_ns;
-    }
-    worker_sleeps_.store(true, std::memory_order_seq_cst);
-    const bool more = (tcp_ != nullptr && tcp_->needs_worker()) ||
-                      work_left_.load(std::memory_order_seq_cst) ||
-                      stop_worker_.load(std::memory_order_seq_cst);
-    const std::size_t count =
-        more ? network.poller_wait(poller_, events, 0) : sleep_for_events(events, sleep_ns);
-    worker_sleeps_.store(false, std::memory_order_seq_cst);
-    for (std::size_t i = 0; i < count; ++i) {
-      if (events[i].token == 0) {
-        network.clear(wakeup_);
-        next_tick_ns = 0;
-      } else if (tcp_ != nullptr) {
-        tcp_->on_event(events[i].token, events[i].events);
-      }
+  const std::size_t count = sleep_for_events(events, timeout_ns);
+  worker_sleeps_.store(false, std::memory_order_seq_cst);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (events[i].token == 0) {
+      network.clear(wakeup_);
+      next_tick_ns_ = 0;
+    } else if (tcp_ != nullptr) {
+      tcp_->on_event(events[i].token, events[i].events);
     }
   }
+}
+
+void TransferEngine::Impl::end_worker() {
   if (closing_.load(std::memory_order_acquire) && tcp_ != nullptr) {
     tcp_->shut();  // nobody is left who would close the sockets of idle lanes
   }
@@ -150,6 +161,7 @@ base::Nanoseconds TransferEngine::Impl::close_step() {
     // Relaxed would do: this thread alone reads it from here on.
     stop_worker_.store(true, std::memory_order_release);
   }
+  ++changes_;
   changed_.notify_all();
   return closers_ > 0 ? kCloseTick : kQuarantineTick;
 }
@@ -195,7 +207,7 @@ void TransferEngine::Impl::begin_close() {
     }
     // Release: pairs with the acquire in check_usable().
     closing_.store(true, std::memory_order_release);
-    for (const auto& [address, execution] : active_) {
+    for (const auto& [number, execution] : active_) {
       executions.push_back(execution);
     }
   }
@@ -223,8 +235,11 @@ CloseStatus TransferEngine::Impl::close(std::uint64_t timeout_ns) {
          now_ns < deadline_ns) {
     {
       std::unique_lock lock(active_mutex_);
-      changed_.wait_for(lock, base::clamp_wait(std::min<base::Nanoseconds>(
-                                  deadline_ns - now_ns, 10 * base::kMillisecond)));
+      const std::uint64_t seen = changes_;
+      environment.waiter.wait_for(
+          lock, changed_,
+          std::min<base::Nanoseconds>(deadline_ns - now_ns, 10 * base::kMillisecond),
+          [&] { return changes_ != seen; });
     }
     registry.reap();
     status = close_status();
@@ -236,7 +251,9 @@ CloseStatus TransferEngine::Impl::close(std::uint64_t timeout_ns) {
 }
 
 void TransferEngine::Impl::enter_quarantine() {
-  worker_.detach();  // it ends by itself when everything is resolved
+  if (worker_.joinable()) {
+    worker_.detach();  // it ends by itself when everything is resolved
+  }
   for (const auto& execution : active_executions()) {
     if (execution->prepared() == nullptr) {
       continue;

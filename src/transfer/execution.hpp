@@ -122,6 +122,9 @@ class Execution : public std::enable_shared_from_this<Execution> {
     return notification_;
   }
   [[nodiscard]] base::Nanoseconds deadline_ns() const noexcept { return deadline_ns_; }
+  /// Counts up in each engine; set once, before anything of it is handed out.
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  void set_number(std::uint64_t number) noexcept { number_ = number; }
 
   // For the planner.
 
@@ -169,12 +172,15 @@ class Execution : public std::enable_shared_from_this<Execution> {
   void fail_locked(ErrorCode code, std::int32_t native_errno);
   void set_success_if_done_locked();
   void finish_if_done(std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] bool notification_is_next_locked() const;
+  [[nodiscard]] bool all_retired_locked() const;
   [[nodiscard]] Outcome outcome_locked() const;
 
   const std::shared_ptr<const Prepared> prepared_;
   const std::shared_ptr<peer::Peer> peer_;
   const policy::Route route_;
   const base::Nanoseconds deadline_ns_;
+  std::uint64_t number_ = 0;
   std::optional<std::vector<std::uint8_t>> notification_;
 
   mutable std::mutex mutex_;

@@ -54,7 +54,7 @@ class DescribeCall {
   [[nodiscard]] std::vector<wire::DescribedRange>& described() noexcept { return described_; }
 
   void report(ErrorCode code);
-  Result<void> wait(base::Nanoseconds timeout_ns);
+  Result<void> wait(base::Waiter& waiter, base::Nanoseconds timeout_ns);
 
  private:
   const std::vector<wire::RegistrationRef> registrations_;

@@ -8,6 +8,7 @@
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
+#include "base/planted.hpp"
 
 namespace orbite::transport::tcp {
 namespace {
@@ -172,6 +173,9 @@ void Lane::fall_silent() {
           ErrorCode::kPeerSilent, 0);
   withdraw_untouched(ErrorCode::kPeerSilent, 0);
   complete_all(false, ErrorCode::kPeerSilent, 0);
+  if (base::planted(base::Bug::kLocalTimeoutAsProof)) {
+    retire_all();
+  }
   state_ = in_flight_.empty() ? State::kReady : State::kSilent;
 }
 
