@@ -367,8 +367,11 @@ class Worker:
     # What is left of an engine in this process
 
     def engine_threads(self) -> int:
-        names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
-        return names.count("orbite")
+        count = 0
+        for task in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(OSError):  # it ends while we look
+                count += (task / "comm").read_text().strip() == "orbite"
+        return count
 
     def bridge_is_mapped(self) -> bool:
         return "liborbite_nixl" in Path("/proc/self/maps").read_text()
