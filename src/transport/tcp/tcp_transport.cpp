@@ -224,6 +224,10 @@ void TcpTransport::confirm_fenced(transfer::Flow& flow) { channel_of(flow).confi
 
 std::uint64_t TcpTransport::unproved(transfer::Flow& flow) { return channel_of(flow).unproved(); }
 
+Trouble TcpTransport::trouble(const transfer::Flow& flow) const {
+  return static_cast<const Channel&>(flow).trouble();
+}
+
 std::uint32_t TcpTransport::lane_sockets() const {
   const std::lock_guard lock(mutex_);
   std::uint32_t count = 0;
