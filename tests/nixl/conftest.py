@@ -10,6 +10,7 @@ import pytest
 
 import agents
 from agents import AgentProcess, config_json
+from hosts import cables
 from proxy import Proxy
 
 
@@ -35,6 +36,13 @@ def start():
     yield start_agent
     for process in started:
         process.close()
+
+
+@pytest.fixture
+def cable():
+    """make(here, there): two hosts with these addresses on the ends of one cable."""
+    with cables() as make:
+        yield make
 
 
 @pytest.fixture(scope="session")
