@@ -66,6 +66,8 @@ class TransferEngine::Impl {
   Result<void> connect_peer(Handle peer, std::uint64_t timeout_ns);
   Result<void> retire_peer(Handle peer);
   Result<void> confirm_peer_fenced(Handle peer);
+  Result<void> confirm_epoch_fenced(const base::SourceEpoch& epoch);
+  [[nodiscard]] std::vector<UnresolvedPeer> unresolved_peers() const;
   Result<Handle> import_range(Handle peer, std::span<const std::uint8_t> blob,
                               std::uint64_t address, std::uint64_t length);
   Result<Handle> local_range(Handle registration);
