@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "telemetry/counters.hpp"
 
 namespace orbite::sim {
 
@@ -51,7 +52,7 @@ std::string fault_names(FaultSet faults);
 
 struct Options {
   std::uint32_t hosts = 0;  ///< 2..4; 0: drawn
-  std::uint32_t ops = 120;  ///< steps of all applications together
+  std::uint32_t ops = 500;  ///< steps of all applications together
   FaultSet faults = kAllFaults;
   bool keeps_log = false;
 };
@@ -62,6 +63,17 @@ struct Violation {
   std::uint32_t host = 0;
   std::uint64_t execution = 0;  ///< 0: none
   base::Nanoseconds when_ns = 0;
+};
+
+/// The counters of engines, as plain numbers.
+struct EngineCounts {
+  struct Count {
+    std::uint64_t value = 0;
+    void add(std::uint64_t amount) noexcept { value += amount; }
+  };
+#define ORBITE_COUNT(name, meaning) Count name;
+  ORBITE_COUNTERS(ORBITE_COUNT)
+#undef ORBITE_COUNT
 };
 
 struct Stats {
@@ -76,6 +88,7 @@ struct Stats {
   std::uint64_t faults = 0;
   std::uint64_t restarts = 0;
   base::Nanoseconds virtual_ns = 0;
+  EngineCounts engines;  ///< summed over all lives
 };
 
 struct Report {
