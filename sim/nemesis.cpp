@@ -25,7 +25,8 @@ void Nemesis::begin() {
     world_.fabric.limits.receive_buffer_bytes =
         static_cast<std::uint32_t>(random_.between(1024, 16'384));
   }
-  const base::Nanoseconds run_ns = world_.pace_ns * world_.options.ops / world_.hosts.size();
+  // Of a run of usual length: a shorter one is then the beginning of it.
+  const base::Nanoseconds run_ns = world_.pace_ns * Options{}.ops / world_.hosts.size();
   pause_ns_ = run_ns / random_.between(2, 30);
   next_fault();
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/result.hpp"
 #include "telemetry/counters.hpp"
 
 namespace orbite::sim {
@@ -46,12 +47,16 @@ struct Profile {
 };
 /// none, network, process, all.
 const std::array<Profile, 4>& profiles() noexcept;
-std::optional<FaultSet> profile_faults(std::string_view name) noexcept;
-/// "cut, reset", or "none".
+/// A profile, or the names of faults with commas between them.
+Result<FaultSet> parse_faults(std::string_view text);
+/// "cut,reset", or "none".
 std::string fault_names(FaultSet faults);
 
+inline constexpr std::uint32_t kHostsMin = 2;
+inline constexpr std::uint32_t kHostsMax = 4;
+
 struct Options {
-  std::uint32_t hosts = 0;  ///< 2..4; 0: drawn
+  std::uint32_t hosts = 0;  ///< kHostsMin..kHostsMax; 0: drawn
   std::uint32_t ops = 500;  ///< steps of all applications together
   FaultSet faults = kAllFaults;
   bool keeps_log = false;

@@ -29,14 +29,17 @@ World::World(std::uint64_t seed, const Options& run_options)
       trace(run_options.keeps_log),
       scheduler(random.next()),
       checkers(scheduler, trace, stats),
-      fabric(scheduler, trace, random.next(),
-             run_options.hosts != 0 ? run_options.hosts
-                                    : static_cast<std::uint32_t>(random.between(2, 4))) {
+      fabric(scheduler, trace, random.next(), draw_hosts()) {
   pace_ns = pick<base::Nanoseconds>(
       random, {100 * base::kMicrosecond, base::kMillisecond, 10 * base::kMillisecond});
   for (std::uint32_t i = 0; i < fabric.machines(); ++i) {
     hosts.push_back(std::make_unique<Host>(i, scheduler, random.next()));
   }
+}
+
+std::uint32_t World::draw_hosts() {
+  const auto drawn = static_cast<std::uint32_t>(random.between(kHostsMin, kHostsMax));
+  return options.hosts != 0 ? options.hosts : drawn;
 }
 
 World::~World() {

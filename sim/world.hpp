@@ -88,6 +88,7 @@ class World {
   friend class Call;
   void after_step(Host& host);
   void count(const Host& host);
+  std::uint32_t draw_hosts();
   void turn(Host& host);
   void die(Host& host);
   Config draw_config(const Host& host);
