@@ -191,13 +191,19 @@ void Fabric::enter_backlog(const ConnectionPtr& connection) {
   server.process->enter_backlog(server.listener, connection);
 }
 
-void Fabric::abort_backlog_end(const ConnectionPtr& connection) {
-  End& server = connection->ends[1];
-  server.holder = End::Holder::kNobody;
-  server.process = nullptr;
-  if (server.exists) {
-    server.exists = false;
-    send_reset(connection, 0);
+void Fabric::listener_closed(HostNetwork& process, platform::Socket listener) {
+  for (const ConnectionPtr& connection : connections_) {
+    End& server = connection->ends[1];
+    if (server.holder != End::Holder::kBacklog || server.process != &process ||
+        server.listener != listener) {
+      continue;
+    }
+    server.holder = End::Holder::kNobody;
+    server.process = nullptr;
+    if (server.exists) {
+      server.exists = false;
+      send_reset(connection, 0);
+    }
   }
 }
 

@@ -93,8 +93,8 @@ class Fabric {
   /// The process called close(), or died and its kernel closes for it.
   void close_end(const ConnectionPtr& connection, std::uint32_t side);
   void keep_alive(const ConnectionPtr& connection, std::uint32_t side, base::Nanoseconds idle_ns);
-  /// A listener is gone: who waits at it is reset.
-  void abort_backlog_end(const ConnectionPtr& connection);
+  /// Who waits at it, or is on the way to, is reset.
+  void listener_closed(HostNetwork& process, platform::Socket listener);
 
  private:
   [[nodiscard]] bool passes(std::uint32_t from, std::uint32_t to);

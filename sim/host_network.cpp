@@ -276,9 +276,8 @@ void HostNetwork::end_entry(Entry& entry) {
   if (kind == Kind::kStream) {
     fabric_.close_end(std::exchange(entry.connection, nullptr), entry.side);
   } else if (kind == Kind::kListener) {
-    for (const auto& waiting : std::exchange(entry.backlog, {})) {
-      fabric_.abort_backlog_end(waiting);
-    }
+    entry.backlog.clear();
+    fabric_.listener_closed(*this, static_cast<Socket>(&entry - entries_.data()));
   }
 }
 

@@ -7,7 +7,6 @@
 namespace orbite::sim {
 namespace {
 
-constexpr base::Nanoseconds kPauseBetweenMax = 60 * base::kMillisecond;
 constexpr base::Nanoseconds kFaultMax = 600 * base::kMillisecond;
 constexpr base::Nanoseconds kJumpMax = 2 * base::kSecond;
 constexpr base::Nanoseconds kRestartMax = 300 * base::kMillisecond;
@@ -26,6 +25,9 @@ void Nemesis::begin() {
     world_.fabric.limits.receive_buffer_bytes =
         static_cast<std::uint32_t>(random_.between(1024, 16'384));
   }
+  // Of a run of usual length: a shorter one is then the beginning of it.
+  const base::Nanoseconds run_ns = world_.pace_ns * Options{}.ops / world_.hosts.size();
+  pause_ns_ = run_ns / random_.between(2, 30);
   next_fault();
 }
 
@@ -38,12 +40,13 @@ void Nemesis::later(std::function<void()> undo) {
 }
 
 void Nemesis::next_fault() {
-  world_.scheduler.after(random_.size(kPauseBetweenMax), Layer::kFault, [this] {
+  world_.scheduler.after(random_.below(2 * pause_ns_), Layer::kFault, [this] {
     if (over_) {
       return;
     }
     const auto fault = static_cast<Fault>(random_.below(kFaults));
-    if ((world_.options.faults & bit(fault)) != 0) {
+    const bool deadly = fault == Fault::kKill || fault == Fault::kPowerLoss;
+    if ((world_.options.faults & bit(fault)) != 0 && (!deadly || random_.chance(400))) {
       ++world_.stats.faults;
       strike(fault);
     }

@@ -27,6 +27,7 @@ class Nemesis {
 
   World& world_;
   Random random_;
+  base::Nanoseconds pause_ns_ = 0;
   bool over_ = false;
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/options.hpp"
 
+#include <algorithm>
+
 namespace orbite::sim {
 namespace {
 
@@ -26,20 +28,38 @@ std::string_view fault_name(Fault fault) noexcept {
 
 const std::array<Profile, 4>& profiles() noexcept { return kProfiles; }
 
-std::optional<FaultSet> profile_faults(std::string_view name) noexcept {
+Result<FaultSet> parse_faults(std::string_view text) {
   for (const Profile& profile : kProfiles) {
-    if (profile.name == name) {
+    if (profile.name == text) {
       return profile.faults;
     }
   }
-  return std::nullopt;
+  FaultSet faults = 0;
+  std::string_view rest = text;
+  while (true) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view name = rest.substr(0, comma);
+    const auto* const found = std::find(kNames.begin(), kNames.end(), name);
+    if (found == kNames.end()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "faults '%.*s': '%.*s' is none of none, network, process, all, %s",
+                  static_cast<int>(std::min<std::size_t>(text.size(), 40)), text.data(),
+                  static_cast<int>(std::min<std::size_t>(name.size(), 20)), name.data(),
+                  fault_names(kAllFaults).c_str());
+    }
+    faults |= FaultSet{1} << static_cast<unsigned>(found - kNames.begin());
+    if (comma == std::string_view::npos) {
+      return faults;
+    }
+    rest.remove_prefix(comma + 1);
+  }
 }
 
 std::string fault_names(FaultSet faults) {
   std::string names;
   for (std::size_t i = 0; i < kFaults; ++i) {
     if ((faults & (FaultSet{1} << i)) != 0) {
-      names += names.empty() ? "" : ", ";
+      names += names.empty() ? "" : ",";
       names += kNames[i];
     }
   }

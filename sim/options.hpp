@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/result.hpp"
+#include "telemetry/counters.hpp"
 
 namespace orbite::sim {
 
@@ -45,13 +47,17 @@ struct Profile {
 };
 /// none, network, process, all.
 const std::array<Profile, 4>& profiles() noexcept;
-std::optional<FaultSet> profile_faults(std::string_view name) noexcept;
-/// "cut, reset", or "none".
+/// A profile, or the names of faults with commas between them.
+Result<FaultSet> parse_faults(std::string_view text);
+/// "cut,reset", or "none".
 std::string fault_names(FaultSet faults);
 
+inline constexpr std::uint32_t kHostsMin = 2;
+inline constexpr std::uint32_t kHostsMax = 4;
+
 struct Options {
-  std::uint32_t hosts = 0;  ///< 2..4; 0: drawn
-  std::uint32_t ops = 120;  ///< steps of all applications together
+  std::uint32_t hosts = 0;  ///< kHostsMin..kHostsMax; 0: drawn
+  std::uint32_t ops = 500;  ///< steps of all applications together
   FaultSet faults = kAllFaults;
   bool keeps_log = false;
 };
@@ -62,6 +68,17 @@ struct Violation {
   std::uint32_t host = 0;
   std::uint64_t execution = 0;  ///< 0: none
   base::Nanoseconds when_ns = 0;
+};
+
+/// The counters of engines, as plain numbers.
+struct EngineCounts {
+  struct Count {
+    std::uint64_t value = 0;
+    void add(std::uint64_t amount) noexcept { value += amount; }
+  };
+#define ORBITE_COUNT(name, meaning) Count name;
+  ORBITE_COUNTERS(ORBITE_COUNT)
+#undef ORBITE_COUNT
 };
 
 struct Stats {
@@ -76,6 +93,7 @@ struct Stats {
   std::uint64_t faults = 0;
   std::uint64_t restarts = 0;
   base::Nanoseconds virtual_ns = 0;
+  EngineCounts engines;  ///< summed over all lives
 };
 
 struct Report {

@@ -73,15 +73,12 @@ class Healing {
   void fence_the_dead() {
     world_.trace.note(world_.now_ns(), "an operator names the dead");
     for (const auto& host : world_.hosts) {
-      if (host->state == Host::State::kClosing) {
-        continue;  // it takes no new peer; see close_everything()
-      }
-      if (host->state != Host::State::kUp) {
+      if (host->engine == nullptr) {
         continue;
       }
       for (std::size_t i = 0; i < world_.blobs.size(); ++i) {
         const Life life = world_.blobs[i].life;
-        if (!world_.alive(life)) {
+        if (!world_.alive(life) && host->engine != nullptr) {
           workload_.confirm_fenced(*host, life);
         }
       }

@@ -10,7 +10,6 @@ namespace orbite::sim {
 namespace {
 
 constexpr base::Nanoseconds kStepMin = 2 * base::kMicrosecond;
-constexpr base::Nanoseconds kStepMax = 20 * base::kMillisecond;
 constexpr base::Nanoseconds kRestartMax = 20 * base::kMillisecond;
 constexpr std::size_t kPeersMax = 12;
 
@@ -48,7 +47,10 @@ void Workload::introduce() {
 }
 
 void Workload::next_step(Host& host) {
-  const base::Nanoseconds pause = std::max(kStepMin, random_.size(kStepMax));
+  // In bursts, as callers come.
+  const base::Nanoseconds pace_ns = world_.pace_ns;
+  const base::Nanoseconds pause =
+      kStepMin + (random_.chance(600) ? random_.size(pace_ns) : random_.below(4 * pace_ns));
   world_.scheduler.after(pause, Layer::kApplication, [this, &host] {
     if (left_ == 0) {
       return;
@@ -233,25 +235,47 @@ void Workload::fence_dead(Host& host) {
   }
 }
 
-/// An operator knows that this life is over, and says so of every peer that is of it.
+/// A handle for that life: one that the application holds, or a new one.
+std::optional<Handle> Workload::name_peer(Host& host, const Life& life) {
+  for (const PeerModel& peer : host.peers) {
+    if (peer.life == life && !peer.retired) {
+      return peer.handle;
+    }
+  }
+  const auto blob = std::find_if(world_.blobs.begin(), world_.blobs.end(),
+                                 [&](const World::Blob& known) { return known.life == life; });
+  const std::string name = world_.host(life.host).name();
+  auto handle = host.engine->import_peer(name, blob->bytes);
+  for (std::size_t i = 0; !handle && i < host.peers.size(); ++i) {
+    if (!host.peers[i].retired && handle.error().code() == ErrorCode::kBudgetExhausted) {
+      host.peers[i].retired = true;
+      (void)host.engine->retire_peer(host.peers[i].handle);
+      handle = host.engine->import_peer(name, blob->bytes);
+    }
+  }
+  if (!handle) {
+    world_.trace.note(world_.now_ns(), "host%u cannot name host%u to fence it: %s", host.index,
+                      life.host, text_of(handle));
+    return std::nullopt;
+  }
+  host.peers.push_back({*handle, life});
+  return *handle;
+}
+
+/// An operator knows that this life is over, and says so.
 void Workload::confirm_fenced(Host& host, const Life& life) {
-  for (const World::Blob& blob : world_.blobs) {
-    if (blob.life != life) {
-      continue;
+  const World::Call call(world_, host);
+  const std::optional<Handle> handle = name_peer(host, life);
+  if (!handle) {
+    if (host.state == Host::State::kClosing) {
+      // A closing engine takes no new peer, and the application has let go of the one it had.
+      world_.kill(host);
     }
-    const World::Call call(world_, host);
-    const auto handle = host.engine->import_peer(world_.host(life.host).name(), blob.bytes);
-    if (!handle) {
-      world_.trace.note(world_.now_ns(), "host%u cannot name host%u to fence it: %s", host.index,
-                        life.host, text_of(handle));
-      return;
-    }
-    const auto fenced = host.engine->confirm_peer_fenced(*handle);
-    (void)host.engine->retire_peer(*handle);
-    world_.trace.note(world_.now_ns(), "host%u is told that life %u of host%u is over: %s",
-                      host.index, life.number, life.host, text_of(fenced));
     return;
   }
+  const auto fenced = host.engine->confirm_peer_fenced(*handle);
+  world_.trace.note(world_.now_ns(), "host%u is told that life %u of host%u is over: %s",
+                    host.index, life.number, life.host, text_of(fenced));
 }
 
 void Workload::import_range(Host& host) {

@@ -369,8 +369,8 @@ void Workload::release(Host& host, const RequestPtr& request) {
 void Workload::release_some(Host& host) {
   // Mostly one that is spent.
   for (const RequestPtr& request : host.requests) {
-    if (!request->abandoned && request->execution != nullptr &&
-        request->execution->told_terminal && random_.chance(300)) {
+    if (!request->abandoned && request->execution != nullptr && request->execution->told_terminal &&
+        random_.chance(300)) {
       release(host, request);
       return;
     }

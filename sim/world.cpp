@@ -29,12 +29,17 @@ World::World(std::uint64_t seed, const Options& run_options)
       trace(run_options.keeps_log),
       scheduler(random.next()),
       checkers(scheduler, trace, stats),
-      fabric(scheduler, trace, random.next(),
-             run_options.hosts != 0 ? run_options.hosts
-                                    : static_cast<std::uint32_t>(random.between(2, 4))) {
+      fabric(scheduler, trace, random.next(), draw_hosts()) {
+  pace_ns = pick<base::Nanoseconds>(
+      random, {100 * base::kMicrosecond, base::kMillisecond, 10 * base::kMillisecond});
   for (std::uint32_t i = 0; i < fabric.machines(); ++i) {
     hosts.push_back(std::make_unique<Host>(i, scheduler, random.next()));
   }
+}
+
+std::uint32_t World::draw_hosts() {
+  const auto drawn = static_cast<std::uint32_t>(random.between(kHostsMin, kHostsMax));
+  return options.hosts != 0 ? options.hosts : drawn;
 }
 
 World::~World() {
@@ -251,7 +256,15 @@ void World::forget_requests(Host& host) {
   host.ranges.clear();
 }
 
+void World::count(const Host& host) {
+  const telemetry::Counters& counters = EngineAccess::impl(*host.engine).counters;
+#define ORBITE_COUNT(name, meaning) stats.engines.name.add(counters.name.value());
+  ORBITE_COUNTERS(ORBITE_COUNT)
+#undef ORBITE_COUNT
+}
+
 void World::die(Host& host) {
+  count(host);
   forget_requests(host);
   host.state = Host::State::kDown;
   ++host.wake_serial;
@@ -283,6 +296,7 @@ void World::destroy_closed(Host& host) {
           static_cast<unsigned long long>(registration->id), registration->retired_calls);
     }
   }
+  count(host);
   host.engine = nullptr;
   checkers.sockets_left(host, host.network->open_sockets());
   forget_requests(host);

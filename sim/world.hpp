@@ -80,11 +80,15 @@ class World {
   };
   std::vector<Blob> blobs;
   bool stop_restarts = false;
+  /// Of this run: about the time between two steps of a host, from busy callers to idle ones.
+  base::Nanoseconds pace_ns = 0;
   static constexpr std::uint16_t kPort = 7'000;
 
  private:
   friend class Call;
   void after_step(Host& host);
+  void count(const Host& host);
+  std::uint32_t draw_hosts();
   void turn(Host& host);
   void die(Host& host);
   Config draw_config(const Host& host);

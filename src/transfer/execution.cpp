@@ -21,7 +21,7 @@ Execution::Execution(Options options)
   ORBITE_CHECK(prepared_ != nullptr || notification_.has_value());
 }
 
-Execution::~Execution() { ORBITE_CHECK(outstanding_ == 0); }
+Execution::~Execution() { ORBITE_CHECK(all_retired_locked()); }
 
 bool Execution::has_unplanned() const {
   const std::lock_guard lock(mutex_);

@@ -50,5 +50,18 @@ TEST(OrdersOfTwo, OfOneRequestPostedTwice) {
   }
 }
 
+TEST(OrdersOfTheEngine, ForOneExecutionAndForTwo) {
+  for (const Scenario& scenario : engine_scenarios()) {
+    const Exploration engine = expect_kept(scenario, Merging::kOn);
+    // What the tests above stand on: between the rooms lies what the engine does.
+    Scenario of_rooms = scenario;
+    of_rooms.is_engine = false;
+    const Exploration rooms = explore(of_rooms, Merging::kOn);
+    EXPECT_EQ(engine.orders, rooms.orders) << scenario.name;
+    EXPECT_EQ(engine.states, rooms.states) << scenario.name;
+    EXPECT_TRUE(engine.endings == rooms.endings) << scenario.name;
+  }
+}
+
 }  // namespace
 }  // namespace orbite::test

@@ -58,6 +58,7 @@ struct Scenario {
   bool notifies = false;
   std::uint8_t posts = 1;  ///< of each request
   std::vector<Act> calls;
+  bool is_engine = false;  ///< the real engine stands behind the calls, else its rooms
 };
 
 }  // namespace orbite::test

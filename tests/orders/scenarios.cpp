@@ -119,4 +119,26 @@ std::vector<Scenario> repost_scenarios() {
   return all_kinds(scenario, ", posted twice");
 }
 
+std::vector<Scenario> engine_scenarios() {
+  Scenario scenario;
+  scenario.is_engine = true;
+  scenario.posts = 2;
+  scenario.calls = {Act::kPost,   Act::kCancel,         Act::kRelease,
+                    Act::kUnload, Act::kDeregisterNear, Act::kClose};
+  std::vector<Scenario> scenarios = all_kinds(scenario, ", engine, posted twice");
+  scenario.posts = 1;
+  scenario.calls = {Act::kPost,       Act::kCheck,         Act::kRestart,
+                    Act::kInvalidate, Act::kDeregisterFar, Act::kClose};
+  for (Scenario& restarting : all_kinds(scenario, ", engine, restart")) {
+    scenarios.push_back(std::move(restarting));
+  }
+  scenario.requests = 2;
+  scenario.calls = {Act::kPost, Act::kCancel, Act::kRelease, Act::kDeregisterNear, Act::kClose};
+  add(scenarios, scenario, ", engine, two requests");
+  scenario.notifies = true;
+  scenario.operation = Operation::kRead;
+  add(scenarios, scenario, ", engine, two requests");
+  return scenarios;
+}
+
 }  // namespace orbite::test

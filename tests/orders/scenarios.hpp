@@ -17,4 +17,7 @@ std::vector<Scenario> double_scenarios();
 /// One request, posted twice.
 std::vector<Scenario> repost_scenarios();
 
+/// The same for the real engine, with fewer calls at a time.
+std::vector<Scenario> engine_scenarios();
+
 }  // namespace orbite::test

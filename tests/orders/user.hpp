@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
+#include <cstdint>
 #include <memory>
-#include <string_view>
+#include <optional>
 #include <vector>
 
 #include "memory/registry.hpp"
-#include "notify/mailbox.hpp"
-#include "orders/scenario.hpp"
-#include "peer/peer.hpp"
+#include "orbite/transfer.hpp"
 #include "sim/sim_transport.hpp"
-#include "transfer/admission.hpp"
-#include "transfer/transport.hpp"
+#include "wire/metadata.hpp"
 
 namespace orbite::test {
 
@@ -23,66 +20,58 @@ struct Pair {
   std::uint64_t length = 0;
 };
 
-/// The near side: real registry, admission, planner, executions and peers, and between them what
-/// the engine does from prepare to close, in the engine's order, without its threads.
+/// The near side: an API like the engine's, over a transport that moves only when the world says
+/// so. Requests are numbered in the order in which they were prepared.
 class User {
  public:
-  User(sim::Script script, sim::SimTransport::World hooks);
+  User() = default;
   User(const User&) = delete;
   User& operator=(const User&) = delete;
+  virtual ~User() = default;
 
-  void register_near(const MemoryDescriptor& memory);
-  void import_far(const wire::ConnectionBlob& connection, const wire::RangeBlob& blob);
-  void prepare(Operation operation, const std::vector<Pair>& pairs);
+  virtual void register_near(const MemoryDescriptor& memory) = 0;
+  virtual void import_far(const wire::ConnectionBlob& connection, const wire::RangeBlob& blob) = 0;
+  virtual void prepare(Operation operation, const std::vector<Pair>& pairs) = 0;
 
-  Result<void> post(std::uint32_t request, std::optional<std::vector<std::uint8_t>> message);
-  Result<void> cancel(std::uint32_t request);
-  Result<void> check(std::uint32_t request);
-  Result<void> release(std::uint32_t request);
-  Result<RegistrationState> deregister();
-  Result<void> unload();
-  Result<void> invalidate();
-  void close();
-  /// An operator's word.
-  void confirm_fenced();
+  using Message = std::optional<std::vector<std::uint8_t>>;
+  virtual Result<void> post(std::uint32_t request, Message message) = 0;
+  virtual Result<void> cancel(std::uint32_t request) = 0;
+  virtual Result<void> check(std::uint32_t request) = 0;
+  virtual Result<void> release(std::uint32_t request) = 0;
+  virtual Result<RegistrationState> deregister() = 0;
+  virtual Result<void> unload() = 0;
+  virtual Result<void> invalidate() = 0;
+  virtual void close() = 0;
+  /// What goes on without a caller.
+  virtual void turn() = 0;
 
   /// Of the newest execution; without any effect.
-  [[nodiscard]] Outcome look(std::uint32_t request) const;
-  [[nodiscard]] RegistrationState registration_state() const;
+  [[nodiscard]] virtual Outcome look(std::uint32_t request) const = 0;
+  [[nodiscard]] virtual RegistrationState registration_state() const = 0;
 
-  memory::Registry& registry() noexcept { return registry_; }
-  transfer::Flow& flow() noexcept { return static_cast<transfer::Flow&>(*peer_->link()); }
-  sim::SimTransport& transport() noexcept { return transport_; }
-  [[nodiscard]] const sim::SimTransport& transport() const noexcept { return transport_; }
-  transfer::Planner& planner() noexcept { return planner_; }
-  transfer::Admission& admission() noexcept { return admission_; }
-  /// Charged for a message beyond its bytes.
-  static constexpr std::uint64_t kMessageOverhead = 16;
-
- private:
-  struct Request {
-    std::shared_ptr<const transfer::Prepared> prepared;
-    std::shared_ptr<transfer::Execution> execution;
-    bool released = false;
+  /// What is in use.
+  struct Pools {
+    std::uint64_t requests = 0;
+    std::uint64_t descriptors = 0;
+    std::uint64_t bytes_in_flight = 0;
+    std::uint64_t outbox_bytes = 0;
+    std::uint64_t slices = 0;
+    memory::Registry::Counts registry;
   };
-  [[nodiscard]] Result<void> check_postable(const Request& request) const;
-  Result<std::vector<memory::RangeLoan>> take_loans(const transfer::Prepared& prepared);
-  void stop(const std::shared_ptr<transfer::Execution>& execution, ErrorCode code);
+  [[nodiscard]] virtual Pools pools() const = 0;
+  /// Charged for a message beyond its bytes.
+  [[nodiscard]] virtual std::uint64_t message_overhead() const = 0;
 
-  base::SeededRandom random_{1};
-  memory::Registry registry_{{.registrations_max = 4}, random_};
-  transfer::Admission admission_{
-      {"requests", 8}, {"descriptors", 64}, {"bytes in flight", 4096}, {"outbox bytes", 4096}};
-  transfer::Planner planner_;
-  sim::SimTransport transport_;
-  peer::SegmentManager peers_{4};
-  peer::RangeTable ranges_{"imported range", 4};
-  Handle near_;
-  Handle peer_handle_;
-  Handle range_;
-  std::shared_ptr<peer::Peer> peer_;
-  std::vector<Request> requests_;
-  bool closing_ = false;
+  [[nodiscard]] virtual sim::SimTransport& transport() = 0;
+  [[nodiscard]] virtual const sim::SimTransport& transport() const = 0;
+  [[nodiscard]] virtual transfer::Flow& flow() = 0;
 };
+
+/// Real registry, admission, planner, executions and peers; between them what the engine does from
+/// prepare to close, in the engine's order.
+std::unique_ptr<User> make_rooms_user(const sim::Script& script, sim::SimTransport::World hooks);
+/// The real engine. Its worker's turns are the world's, its clock stands still, and its network is
+/// nowhere.
+std::unique_ptr<User> make_engine_user(const sim::Script& script, sim::SimTransport::World hooks);
 
 }  // namespace orbite::test

@@ -64,25 +64,32 @@ World::World(const Scenario& scenario)
         if (execution == nullptr) {
           return {};
         }
-        return {user_.transport().outstanding(*execution) > 0,
-                far_alive_ && user_.transport().on_wire(*execution) > 0};
+        return {user_->transport().outstanding(*execution) > 0,
+                far_alive_ && user_->transport().on_wire(*execution) > 0};
       }),
-      user_(stepped(), hooks()) {
+      user_((scenario.is_engine ? make_engine_user : make_rooms_user)(stepped(), hooks())) {
   for (std::size_t i = 0; i < kBytes; ++i) {
     near_.at(i) = static_cast<std::uint8_t>(i);
     far_.at(i) = static_cast<std::uint8_t>(128 + i);
   }
   near_model_ = near_;
   far_model_ = far_;
-  user_.register_near(descriptor_of(address_of(near_, 0), kBytes,
-                                    [this] { checker_.destroyed(Checker::Side::kNear); }));
-  far_handle_ = far_registry_
-                    .add(descriptor_of(address_of(far_, 0), kBytes,
-                                       [this] { checker_.destroyed(Checker::Side::kFar); }))
-                    .value();
+  const auto destroyed = [this](Checker::Side side) {
+    return [this, side] {
+      if (is_watched_) {
+        checker_.destroyed(side);
+      }
+    };
+  };
+  user_->register_near(
+      descriptor_of(address_of(near_, 0), kBytes, destroyed(Checker::Side::kNear)));
+  far_handle_ =
+      far_registry_.add(descriptor_of(address_of(far_, 0), kBytes, destroyed(Checker::Side::kFar)))
+          .value();
   wire::ConnectionBlob connection;
   connection.epoch.bytes[0] = 1;
-  user_.import_far(connection, blob_of(*far_registry_.find(far_handle_).value(), connection.epoch));
+  user_->import_far(connection,
+                    blob_of(*far_registry_.find(far_handle_).value(), connection.epoch));
   for (std::uint64_t r = 0; r < scenario.requests; ++r) {
     Request& request = requests_.emplace_back();
     request.posts_left = scenario.posts;
@@ -93,11 +100,14 @@ World::World(const Scenario& scenario)
                                address_of(far_, begin + (scenario.slices - 1 - i) * kStride),
                                kPairBytes});
     }
-    user_.prepare(scenario.operation, request.pairs);
+    user_->prepare(scenario.operation, request.pairs);
   }
 }
 
-World::~World() { user_.transport().reset_peer(user_.flow()); }
+World::~World() {
+  user_->transport().reset_peer(user_->flow());
+  is_watched_ = false;
+}
 
 // ---- The wire
 
@@ -198,7 +208,7 @@ std::vector<Event> World::possible() const {
                                     {Act::kComplete, sim::Step::kComplete},
                                     {Act::kRetire, sim::Step::kRetire}}) {
       const transfer::Execution* const execution = current(r);
-      if (execution != nullptr && user_.transport().can(*execution, step)) {
+      if (execution != nullptr && user_->transport().can(*execution, step)) {
         events.push_back({act, r});
       }
     }
@@ -224,22 +234,22 @@ std::vector<Event> World::possible() const {
 void World::happen(Event event) {
   switch (event.act) {
     case Act::kEnter:
-      user_.transport().take(*current(event.request), sim::Step::kEnter);
+      user_->transport().take(*current(event.request), sim::Step::kEnter);
       break;
     case Act::kLand:
-      user_.transport().take(*current(event.request), sim::Step::kLand);
+      user_->transport().take(*current(event.request), sim::Step::kLand);
       break;
     case Act::kComplete:
-      user_.transport().take(*current(event.request), sim::Step::kComplete);
+      user_->transport().take(*current(event.request), sim::Step::kComplete);
       break;
     case Act::kRetire:
-      user_.transport().take(*current(event.request), sim::Step::kRetire);
+      user_->transport().take(*current(event.request), sim::Step::kRetire);
       break;
     default:
       make_call(event);
       break;
   }
-  user_.registry().reap();
+  user_->turn();
   far_registry_.reap();
   look();
 }
@@ -255,10 +265,10 @@ void World::make_call(Event event) {
       checker_.bounded("post", steps_ - before, scenario_.slices + (scenario_.notifies ? 1U : 0U));
       break;
     case Act::kCancel:
-      answer(event, user_.cancel(event.request));
+      answer(event, user_->cancel(event.request));
       break;
     case Act::kCheck:
-      answer(event, user_.check(event.request));
+      answer(event, user_->check(event.request));
       checker_.bounded("check", steps_ - before, 0);
       break;
     case Act::kRelease:
@@ -272,15 +282,15 @@ void World::make_call(Event event) {
       deregister(Checker::Side::kFar);
       break;
     case Act::kUnload:
-      answer(event, user_.unload());
+      answer(event, user_->unload());
       checker_.unloaded();
       break;
     case Act::kInvalidate:
-      answer(event, user_.invalidate());
+      answer(event, user_->invalidate());
       checker_.unloaded();
       break;
     case Act::kClose:
-      user_.close();
+      user_->close();
       checker_.closed();
       checker_.deregistered(Checker::Side::kNear);
       break;
@@ -300,7 +310,7 @@ void World::post(std::uint32_t index) {
   if (scenario_.notifies) {
     message.emplace({number});
   }
-  const Result<void> posted = user_.post(index, std::move(message));
+  const Result<void> posted = user_->post(index, std::move(message));
   answer({Act::kPost, static_cast<std::uint8_t>(index)}, posted);
   if (!posted) {
     return;
@@ -317,7 +327,7 @@ Checker::Mask World::all_of(const Request& request) const {
 }
 
 void World::release(std::uint32_t index) {
-  const Result<void> released = user_.release(index);
+  const Result<void> released = user_->release(index);
   answer({Act::kRelease, static_cast<std::uint8_t>(index)}, released);
   if (released) {
     requests_[index].released = true;
@@ -327,7 +337,7 @@ void World::release(std::uint32_t index) {
 
 void World::deregister(Checker::Side side) {
   const Result<RegistrationState> state =
-      side == Checker::Side::kNear ? user_.deregister() : far_registry_.deregister(far_handle_);
+      side == Checker::Side::kNear ? user_->deregister() : far_registry_.deregister(far_handle_);
   checker_.deregistered(side);
   if (state) {
     checker_.shown(side, *state);
@@ -337,7 +347,7 @@ void World::deregister(Checker::Side side) {
 }
 
 void World::restart() {
-  user_.transport().reset_peer(user_.flow());
+  user_->transport().reset_peer(user_->flow());
   far_alive_ = false;
   checker_.far_died();
 }
@@ -355,10 +365,10 @@ void World::look() {
   for (std::uint32_t r = 0; r < requests_.size(); ++r) {
     const Request& request = requests_[r];
     if (!request.executions.empty() && !request.released) {
-      checker_.shown(request.executions.back(), user_.look(r));
+      checker_.shown(request.executions.back(), user_->look(r));
     }
   }
-  checker_.shown(Checker::Side::kNear, user_.registration_state());
+  checker_.shown(Checker::Side::kNear, user_->registration_state());
   if (far_alive_) {
     checker_.shown(Checker::Side::kFar,
                    far_registry_.state(far_handle_).value_or(RegistrationState::kRetired));
@@ -378,31 +388,31 @@ void World::look_at_pools() {
     for (const std::uint32_t number : request.executions) {
       if (checker_.active(number)) {
         bytes += request.pairs.size() * kPairBytes;
-        messages += scenario_.notifies ? 1 + User::kMessageOverhead : 0;
+        messages += scenario_.notifies ? 1 + user_->message_overhead() : 0;
         ++loans;
       }
       if (const transfer::Execution* const execution = executions_[number].pointer) {
-        far_loans += user_.transport().on_wire(*execution);
+        far_loans += user_->transport().on_wire(*execution);
       }
     }
   }
-  const transfer::Admission& admission = user_.admission();
-  const memory::Registry::Counts near = user_.registry().counts();
+  const User::Pools pools = user_->pools();
+  const memory::Registry::Counts& near = pools.registry;
   const memory::Registry::Counts far = far_registry_.counts();
   const auto registered = [this](Checker::Side side) {
     return checker_.destroyed_times(side) == 0 ? 1U : 0U;
   };
-  checker_.pool("bytes in flight", admission.bytes_in_flight.used(), bytes);
-  checker_.pool("outbox bytes", admission.outbox_bytes.used(), messages);
-  checker_.pool("requests", admission.requests.used(), held);
-  checker_.pool("descriptors", admission.descriptors.used(), held * scenario_.slices);
+  checker_.pool("bytes in flight", pools.bytes_in_flight, bytes);
+  checker_.pool("outbox bytes", pools.outbox_bytes, messages);
+  checker_.pool("requests", pools.requests, held);
+  checker_.pool("descriptors", pools.descriptors, held * scenario_.slices);
   checker_.pool("near loans", near.loans, loans);
   checker_.pool("far loans", far.loans, far_loans);
   checker_.pool("near registrations", near.live + near.fenced + near.unquiesced,
                 registered(Checker::Side::kNear));
   checker_.pool("far registrations", far.live + far.fenced + far.unquiesced,
                 registered(Checker::Side::kFar));
-  checker_.pool("slices", user_.planner().slices_out(), user_.transport().outstanding());
+  checker_.pool("slices", pools.slices, user_->transport().outstanding());
 }
 
 // ---- The end
@@ -415,8 +425,8 @@ bool World::step_any() {
     }
     for (const auto step :
          {sim::Step::kEnter, sim::Step::kLand, sim::Step::kComplete, sim::Step::kRetire}) {
-      if (user_.transport().can(*execution, step)) {
-        user_.transport().take(*execution, step);
+      if (user_->transport().can(*execution, step)) {
+        user_->transport().take(*execution, step);
         return true;
       }
     }
@@ -428,7 +438,7 @@ void World::heal() {
   while (step_any()) {
     look();
   }
-  user_.confirm_fenced();
+  user_->transport().confirm_fenced(user_->flow());
   while (step_any()) {
     look();
   }
@@ -458,7 +468,7 @@ std::uint64_t World::signature() const {
       mix(part, checker_.digest(number));
     }
     if (const transfer::Execution* const execution = current(r)) {
-      mix(part, user_.transport().digest(*execution));
+      mix(part, user_->transport().digest(*execution));
     }
     parts.push_back(part);
   }

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "notify/mailbox.hpp"
 #include "orders/checker.hpp"
 #include "orders/scenario.hpp"
 #include "orders/user.hpp"
@@ -78,6 +80,7 @@ class World {
   std::uint64_t answers_ = 0;
   std::uint64_t steps_ = 0;
   bool far_alive_ = true;
+  bool is_watched_ = true;
   std::uint32_t posting_ = 0;
 
   Checker checker_;
@@ -86,7 +89,7 @@ class World {
   notify::Mailbox far_mailbox_{{64, 4096}, far_counters_};
   memory::Registry far_registry_{{.registrations_max = 4}, far_random_};
   Handle far_handle_;
-  User user_;
+  const std::unique_ptr<User> user_;
 };
 
 }  // namespace orbite::test

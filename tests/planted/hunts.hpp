@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "base/planted.hpp"
 #include "orders/checker.hpp"
+
+namespace orbite::base {
+
+/// The name of a case that fails.
+inline void PrintTo(const BugDescription& bug, std::ostream* out) { *out << bug.name; }
+
+}  // namespace orbite::base
 
 namespace orbite::test {
 

@@ -9,13 +9,6 @@
 
 #include "planted/hunts.hpp"
 
-namespace orbite::base {
-
-/// The name of a case that fails.
-void PrintTo(const BugDescription& bug, std::ostream* out) { *out << bug.name; }
-
-}  // namespace orbite::base
-
 namespace orbite::test {
 namespace {
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+
+#include "sim/options.hpp"
 
 namespace orbite::tool {
 
@@ -20,6 +23,17 @@ enum class Format { kText, kJson, kMarkdown };
 int run_info(const std::optional<std::string>& file, Format format);
 int run_config_check(const std::string& file);
 int run_config_defaults(Format format);
+
+struct SimArguments {
+  std::uint64_t seeds = 1'000;
+  std::uint64_t seed = 1;  ///< the first
+  std::uint64_t jobs = 1;
+  sim::Options options;
+  bool json = false;
+  bool log = false;  ///< one seed, every event of it
+};
+/// kExitFailed when an invariant was violated.
+int run_sim(const SimArguments& arguments);
 
 /// kExitFailed, with a message, when standard output cannot be written.
 int write_output(const std::string& text);

@@ -30,6 +30,8 @@ struct Arguments {
   bool markdown = false;
   std::optional<std::string> config_file;
   std::string checked_file;
+  SimArguments sim;
+  std::string faults = "all";
 };
 
 /// As it is typed: `orbite config`.
@@ -64,6 +66,45 @@ const CLI::App* chosen_command(const CLI::App& app) {
   return nullptr;
 }
 
+CLI::App* add_sim(CLI::App& app, Arguments& arguments) {
+  SimArguments& sim = arguments.sim;
+  CLI::App* command = app.add_subcommand(
+      "sim",
+      "Run engines in a simulated world and check that they never lie; exits with 1 and the "
+      "failing seed when one does");
+  command->add_option("--seeds", sim.seeds, "How many seeds")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000'000}))
+      ->capture_default_str();
+  command->add_option("--seed", sim.seed, "The first seed")->capture_default_str();
+  command->add_option("--ops", sim.options.ops, "Steps of the applications in each world")
+      ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{1'000'000}))
+      ->capture_default_str();
+  command->add_option("--hosts", sim.options.hosts, "Hosts in each world; default: drawn")
+      ->check(CLI::Range(sim::kHostsMin, sim::kHostsMax));
+  command->add_option("--jobs", sim.jobs, "Processes that share the seeds")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'024}))
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--faults", arguments.faults,
+          "none, network, process, all, or names of faults: " + sim::fault_names(sim::kAllFaults))
+      ->type_name("PROFILE")
+      ->capture_default_str();
+  command->add_flag("--json", sim.json, "Write JSON");
+  command->add_flag("--log", sim.log, "Run the first seed alone and write every event of it");
+  return command;
+}
+
+int start_sim(Arguments& arguments) {
+  const Result<sim::FaultSet> faults = sim::parse_faults(arguments.faults);
+  if (!faults) {
+    write_error(faults.error().message());
+    return kExitUsage;
+  }
+  arguments.sim.options.faults = *faults;
+  return run_sim(arguments.sim);
+}
+
 int run(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("OrbiTE, a transfer engine and NIXL backend", "orbite");
@@ -88,7 +129,9 @@ int run(int argc, char** argv) {
   CLI::Option* json = defaults->add_flag("--json", arguments.json, "Write JSON");
   defaults->add_flag("--markdown", arguments.markdown, "Write a page of Markdown")->excludes(json);
 
-  for (CLI::App* command : {info, check, defaults}) {
+  const CLI::App* sim = add_sim(app, arguments);
+
+  for (CLI::App* command : {info, check, defaults, app.get_subcommand("sim")}) {
     command->allow_extras(false);
   }
   try {
@@ -108,6 +151,9 @@ int run(int argc, char** argv) {
   const Format format = arguments.json       ? Format::kJson
                         : arguments.markdown ? Format::kMarkdown
                                              : Format::kText;
+  if (command == sim) {
+    return start_sim(arguments);
+  }
   if (command == info) {
     return run_info(arguments.config_file, format);
   }

@@ -1,18 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "orders/user.hpp"
+#include <utility>
 
 #include "base/assert.hpp"
+#include "orders/user.hpp"
+#include "peer/peer.hpp"
+#include "transfer/admission.hpp"
+#include "transfer/transport.hpp"
 
 namespace orbite::test {
+namespace {
 
-User::User(sim::Script script, sim::SimTransport::World hooks)
-    : transport_(planner_, script, std::move(hooks)) {
-  planner_.set_transport(transport_.kind(), &transport_);
+class RoomsUser final : public User {
+ public:
+  RoomsUser(const sim::Script& script, sim::SimTransport::World hooks)
+      : transport_(planner_, script, std::move(hooks)) {
+    planner_.set_transport(transport_.kind(), &transport_);
+  }
+
+  void register_near(const MemoryDescriptor& memory) override;
+  void import_far(const wire::ConnectionBlob& connection, const wire::RangeBlob& blob) override;
+  void prepare(Operation operation, const std::vector<Pair>& pairs) override;
+
+  Result<void> post(std::uint32_t index, Message message) override;
+  Result<void> cancel(std::uint32_t index) override;
+  Result<void> check(std::uint32_t index) override;
+  Result<void> release(std::uint32_t index) override;
+  Result<RegistrationState> deregister() override { return registry_.deregister(near_); }
+  Result<void> unload() override;
+  Result<void> invalidate() override;
+  void close() override;
+  void turn() override { registry_.reap(); }
+
+  [[nodiscard]] Outcome look(std::uint32_t index) const override;
+  [[nodiscard]] RegistrationState registration_state() const override {
+    return registry_.state(near_).value_or(RegistrationState::kRetired);
+  }
+  [[nodiscard]] Pools pools() const override {
+    return {admission_.requests.used(),
+            admission_.descriptors.used(),
+            admission_.bytes_in_flight.used(),
+            admission_.outbox_bytes.used(),
+            planner_.slices_out(),
+            registry_.counts()};
+  }
+  [[nodiscard]] std::uint64_t message_overhead() const override { return kMessageOverhead; }
+  [[nodiscard]] sim::SimTransport& transport() override { return transport_; }
+  [[nodiscard]] const sim::SimTransport& transport() const override { return transport_; }
+  [[nodiscard]] transfer::Flow& flow() override {
+    return static_cast<transfer::Flow&>(*peer_->link());
+  }
+
+ private:
+  static constexpr std::uint64_t kMessageOverhead = 16;
+
+  struct Request {
+    std::shared_ptr<const transfer::Prepared> prepared;
+    std::shared_ptr<transfer::Execution> execution;
+    bool released = false;
+  };
+  [[nodiscard]] Result<void> check_postable(const Request& request) const;
+  Result<std::vector<memory::RangeLoan>> take_loans(const transfer::Prepared& prepared);
+  void stop(const std::shared_ptr<transfer::Execution>& execution, ErrorCode code);
+
+  base::SeededRandom random_{1};
+  memory::Registry registry_{{.registrations_max = 4}, random_};
+  transfer::Admission admission_{
+      {"requests", 8}, {"descriptors", 64}, {"bytes in flight", 4096}, {"outbox bytes", 4096}};
+  transfer::Planner planner_;
+  sim::SimTransport transport_;
+  peer::SegmentManager peers_{4};
+  peer::RangeTable ranges_{"imported range", 4};
+  Handle near_;
+  Handle peer_handle_;
+  Handle range_;
+  std::shared_ptr<peer::Peer> peer_;
+  std::vector<Request> requests_;
+  bool closing_ = false;
+};
+
+void RoomsUser::register_near(const MemoryDescriptor& memory) {
+  near_ = registry_.add(memory).value();
 }
 
-void User::register_near(const MemoryDescriptor& memory) { near_ = registry_.add(memory).value(); }
-
-void User::import_far(const wire::ConnectionBlob& connection, const wire::RangeBlob& blob) {
+void RoomsUser::import_far(const wire::ConnectionBlob& connection, const wire::RangeBlob& blob) {
   peer_ = std::make_shared<peer::Peer>("far", connection, false);
   peer_->set_link(transport_.open(*peer_).value());
   std::shared_ptr<peer::Peer> replaced;
@@ -21,7 +91,7 @@ void User::import_far(const wire::ConnectionBlob& connection, const wire::RangeB
   range_ = ranges_.insert(std::make_shared<peer::RemoteRange>(peer_, blob, bounds)).value();
 }
 
-void User::prepare(Operation operation, const std::vector<Pair>& pairs) {
+void RoomsUser::prepare(Operation operation, const std::vector<Pair>& pairs) {
   transfer::Batch batch(registry_, ranges_, *peer_);
   for (const Pair& pair : pairs) {
     const auto added =
@@ -41,12 +111,12 @@ void User::prepare(Operation operation, const std::vector<Pair>& pairs) {
   requests_.push_back({std::move(prepared), nullptr, false});
 }
 
-Result<void> User::check_postable(const Request& request) const {
-  if (request.released) {
-    return fail(Error(ErrorCode::kStaleHandle));
-  }
+Result<void> RoomsUser::check_postable(const Request& request) const {
   if (closing_) {
     return fail(Error(ErrorCode::kEngineClosing));
+  }
+  if (request.released) {
+    return fail(Error(ErrorCode::kStaleHandle));
   }
   if (request.execution != nullptr) {
     if (!request.execution->terminal()) {
@@ -65,7 +135,7 @@ Result<void> User::check_postable(const Request& request) const {
   return {};
 }
 
-Result<std::vector<memory::RangeLoan>> User::take_loans(const transfer::Prepared& prepared) {
+Result<std::vector<memory::RangeLoan>> RoomsUser::take_loans(const transfer::Prepared& prepared) {
   std::vector<memory::RangeLoan> loans;
   for (const auto& local : prepared.locals) {
     ORBITE_ASSIGN_OR_RETURN(
@@ -79,7 +149,7 @@ Result<std::vector<memory::RangeLoan>> User::take_loans(const transfer::Prepared
   return loans;
 }
 
-Result<void> User::post(std::uint32_t index, std::optional<std::vector<std::uint8_t>> message) {
+Result<void> RoomsUser::post(std::uint32_t index, Message message) {
   Request& request = requests_[index];
   ORBITE_TRY(check_postable(request));
   transfer::Execution::Options options;
@@ -100,7 +170,7 @@ Result<void> User::post(std::uint32_t index, std::optional<std::vector<std::uint
   return check(index);
 }
 
-void User::stop(const std::shared_ptr<transfer::Execution>& execution, ErrorCode code) {
+void RoomsUser::stop(const std::shared_ptr<transfer::Execution>& execution, ErrorCode code) {
   execution->stop(code);
   planner_.forget(flow(), *execution);
   if (!execution->terminal()) {
@@ -108,7 +178,7 @@ void User::stop(const std::shared_ptr<transfer::Execution>& execution, ErrorCode
   }
 }
 
-Result<void> User::cancel(std::uint32_t index) {
+Result<void> RoomsUser::cancel(std::uint32_t index) {
   const Request& request = requests_[index];
   if (request.released) {
     return fail(Error(ErrorCode::kStaleHandle));
@@ -122,7 +192,7 @@ Result<void> User::cancel(std::uint32_t index) {
   return {};
 }
 
-Result<void> User::check(std::uint32_t index) {
+Result<void> RoomsUser::check(std::uint32_t index) {
   const Request& request = requests_[index];
   if (request.released) {
     return fail(Error(ErrorCode::kStaleHandle));
@@ -135,7 +205,7 @@ Result<void> User::check(std::uint32_t index) {
   return {};
 }
 
-Result<void> User::release(std::uint32_t index) {
+Result<void> RoomsUser::release(std::uint32_t index) {
   Request& request = requests_[index];
   if (request.released) {
     return fail(Error(ErrorCode::kStaleHandle));
@@ -149,20 +219,18 @@ Result<void> User::release(std::uint32_t index) {
   return {};
 }
 
-Result<RegistrationState> User::deregister() { return registry_.deregister(near_); }
-
-Result<void> User::unload() {
+Result<void> RoomsUser::unload() {
   ORBITE_TRY(peers_.remove(peer_handle_));
   return {};
 }
 
-Result<void> User::invalidate() {
+Result<void> RoomsUser::invalidate() {
   ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<peer::RemoteRange> range, ranges_.take(range_));
   range->fence();
   return {};
 }
 
-void User::close() {
+void RoomsUser::close() {
   closing_ = true;
   peers_.retire_all();
   registry_.fence_all();
@@ -173,15 +241,15 @@ void User::close() {
   }
 }
 
-void User::confirm_fenced() { transport_.confirm_fenced(flow()); }
-
-Outcome User::look(std::uint32_t index) const {
+Outcome RoomsUser::look(std::uint32_t index) const {
   const Request& request = requests_[index];
   return request.execution != nullptr ? request.execution->outcome() : Outcome{};
 }
 
-RegistrationState User::registration_state() const {
-  return registry_.state(near_).value_or(RegistrationState::kRetired);
+}  // namespace
+
+std::unique_ptr<User> make_rooms_user(const sim::Script& script, sim::SimTransport::World hooks) {
+  return std::make_unique<RoomsUser>(script, std::move(hooks));
 }
 
 }  // namespace orbite::test
