@@ -84,7 +84,13 @@ Result<void> TransferEngine::Impl::start() {
   ORBITE_ASSIGN_OR_RETURN(connection_, make_connection_blob());
   connection_blob = wire::encode(connection_);
   if (environment.starts_worker) {
-    worker_ = platform::start_thread("orbite", [this] { run_worker(); });
+    worker_ = platform::start_thread("orbite", [this] {
+      // Relaxed: shown, and nothing hangs on it.
+      worker_boost_.store(platform::boost_thread_priority(
+                              static_cast<std::uint32_t>(options.config.worker.priority_boost)),
+                          std::memory_order_relaxed);
+      run_worker();
+    });
   }
   return {};
 }

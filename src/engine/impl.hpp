@@ -13,6 +13,7 @@
 
 #include "base/slot_map.hpp"
 #include "engine/environment.hpp"
+#include "engine/spin.hpp"
 #include "memory/registry.hpp"
 #include "notify/mailbox.hpp"
 #include "orbite/engine.hpp"
@@ -141,6 +142,7 @@ class TransferEngine::Impl {
   base::Nanoseconds look_for_work();
   void take_events(base::Nanoseconds timeout_ns);
   void end_worker();
+  std::size_t sleep_for_events(std::span<platform::PollEvent> events, base::Nanoseconds sleep_ns);
   base::Nanoseconds work_once(base::Nanoseconds now_ns);
   void wake_worker() noexcept;
   base::Nanoseconds expire_deadlines(base::Nanoseconds now_ns);
@@ -195,6 +197,8 @@ class TransferEngine::Impl {
   std::atomic<bool> work_left_{false};
   std::atomic<base::Nanoseconds> local_caller_ns_{0};
   base::Nanoseconds next_tick_ns_ = 0;  ///< the worker's
+  SpinPolicy spin_;                     ///< the worker's
+  std::atomic<std::uint32_t> worker_boost_{0};
   std::thread worker_;
 };
 

@@ -63,6 +63,8 @@ std::string TransferEngine::Impl::info_json() const {
       {"type", ORBITE_BUILD_TYPE}, {"compiler", __VERSION__}, {"wire_version", wire::kWireVersion}};
   info["name"] = options.name;
   info["epoch"] = base::to_hex(epoch_.bytes);
+  // Relaxed: shown, and nothing hangs on it.
+  info["worker"] = {{"priority_boost", worker_boost_.load(std::memory_order_relaxed)}};
   info["transports"] = transports_json(local_ != nullptr, tcp_ != nullptr, tcp_unavailable_);
   info["listen"] = tcp_ != nullptr ? tcp_->listening().text() : "";
   Json advertise = Json::array();
