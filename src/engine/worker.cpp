@@ -57,7 +57,8 @@ base::Nanoseconds TransferEngine::Impl::look_for_work() {
 
 void TransferEngine::Impl::take_events(base::Nanoseconds timeout_ns) {
   std::array<platform::PollEvent, 64> events;
-  const std::size_t count = sleep_for_events(events, timeout_ns);
+  const std::size_t count = timeout_ns == 0 ? network.poller_wait(poller_, events, 0)
+                                            : sleep_for_events(events, timeout_ns);
   worker_sleeps_.store(false, std::memory_order_seq_cst);
   for (std::size_t i = 0; i < count; ++i) {
     if (events[i].token == 0) {
