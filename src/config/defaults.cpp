@@ -81,8 +81,8 @@ constexpr std::string_view kMarkdownHead =
 An engine takes one JSON document: an object of sections, each an object of keys. Every key has a
 default, so `{}` is a complete document. A key that is not listed here, a key that is there twice, a
 value of another type or outside its range, and a document that is larger than 1 MiB or not valid
-JSON are refused with the path of the key and what is allowed. `orbite config check FILE` says
-whether a file would be accepted.
+JSON are refused with the path of the key and what is allowed. `orbite config check FILE` names all
+that is wrong with a file, and `orbite config defaults --json` writes a document to start from.
 
 A program that makes an engine gives the document to it. Through NIXL it is the value of the backend
 parameter `config`; where the parameters of a backend cannot be set, the environment variable
@@ -114,6 +114,16 @@ std::string config_defaults_text() {
 }
 
 std::string config_defaults_json() {
+  Config defaults;
+  config::Json document = config::Json::object();
+  for (const config::KeySpec& spec : config::key_specs()) {
+    document[std::string(spec.section())][std::string(spec.name())] =
+        config::default_of(spec.field(defaults));
+  }
+  return document.dump(2);
+}
+
+std::string config_schema_json() {
   Config defaults;
   config::Json keys = config::Json::array();
   for (const config::KeySpec& spec : config::key_specs()) {
