@@ -96,6 +96,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
     policy::Route route;
     std::optional<std::vector<std::uint8_t>> notification;
     base::Nanoseconds deadline_ns = 0;
+    base::Nanoseconds posted_ns = 0;
     std::vector<memory::RangeLoan> loans;
     Charge bytes_charge;
     Charge outbox_charge;
@@ -122,6 +123,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
     return notification_;
   }
   [[nodiscard]] base::Nanoseconds deadline_ns() const noexcept { return deadline_ns_; }
+  /// When it was admitted.
+  [[nodiscard]] base::Nanoseconds posted_ns() const noexcept { return posted_ns_; }
 
   // For the planner.
 
@@ -175,6 +178,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
   const std::shared_ptr<peer::Peer> peer_;
   const policy::Route route_;
   const base::Nanoseconds deadline_ns_;
+  const base::Nanoseconds posted_ns_;
   std::optional<std::vector<std::uint8_t>> notification_;
 
   mutable std::mutex mutex_;

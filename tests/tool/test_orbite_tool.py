@@ -81,7 +81,8 @@ def test_help_names_the_commands() -> None:
 @pytest.mark.parametrize("command", ["bench", "nonsense"])
 def test_unknown_command_is_refused_and_the_known_ones_named(command: str) -> None:
     assert fails(2, command) == (
-        f"orbite: unknown command '{command}'; commands of orbite: info, config "
+        f"orbite: unknown command '{command}'; commands of orbite: info, config, "
+        "telemetry "
         "(see orbite --help)\n"
     )
 
@@ -109,6 +110,7 @@ def test_missing_command_is_refused(arguments: list[str]) -> None:
         (["config", "check", "one", "two"], "two"),
         (["config", "defaults", "--json", "--markdown"], "--markdown"),
         (["config", "defaults", "--json", "--schema"], "--schema"),
+        (["telemetry", "--json"], "--json"),
     ],
 )
 def test_wrong_arguments_are_refused_by_name(arguments: list[str], named: str) -> None:
@@ -241,6 +243,24 @@ def test_configuration_page_is_what_the_command_writes() -> None:
     assert page == succeeds("config", "defaults", "--markdown"), (
         "write it again: orbite config defaults --markdown > docs/configuration.md"
     )
+
+
+# telemetry.
+
+
+def test_telemetry_page_is_what_the_command_writes() -> None:
+    page = (ROOT / "docs/telemetry.md").read_text(encoding="utf-8")
+    assert page == succeeds("telemetry", "--markdown"), (
+        "write it again: orbite telemetry --markdown > docs/telemetry.md"
+    )
+
+
+def test_telemetry_as_text_has_a_head_for_each_metric_of_the_page() -> None:
+    page = succeeds("telemetry", "--markdown")
+    documented = re.findall(r"^\| `(\w+)` \| (\w+) \|", page, flags=re.M)
+    shown = re.findall(r"^# TYPE (\w+) (\w+)$", succeeds("telemetry"), flags=re.M)
+    assert shown == documented
+    assert len(shown) == len(set(shown)) > 30
 
 
 # info.

@@ -21,6 +21,7 @@ int run_info(const std::optional<std::string>& file, Format format);
 /// `file`: its path, or "-" for standard input.
 int run_config_check(const std::string& file);
 int run_config_defaults(Format format);
+int run_telemetry(Format format);
 
 /// kExitFailed, with a message, when standard output cannot be written.
 int write_output(const std::string& text);

@@ -94,7 +94,11 @@ int run(int argc, char** argv) {
       ->excludes(json)
       ->excludes(schema);
 
-  for (CLI::App* command : {info, check, defaults}) {
+  CLI::App* telemetry = app.add_subcommand(
+      "telemetry", "Every metric, as an engine that has done nothing shows it to Prometheus");
+  telemetry->add_flag("--markdown", arguments.markdown, "Write a page of Markdown");
+
+  for (CLI::App* command : {info, check, defaults, telemetry}) {
     command->allow_extras(false);
   }
   try {
@@ -123,6 +127,9 @@ int run(int argc, char** argv) {
   }
   if (command == defaults) {
     return run_config_defaults(format);
+  }
+  if (command == telemetry) {
+    return run_telemetry(format);
   }
   return kExitUsage;
 }
