@@ -76,9 +76,11 @@ struct EngineCounts {
     std::uint64_t value = 0;
     void add(std::uint64_t amount) noexcept { value += amount; }
   };
-#define ORBITE_COUNT(name, meaning) Count name;
-  ORBITE_COUNTERS(ORBITE_COUNT)
-#undef ORBITE_COUNT
+#define ORBITE_COUNTER(name, meaning) Count name;
+#define ORBITE_GAUGE(name, meaning)
+#include "orbite/telemetry.def"
+#undef ORBITE_COUNTER
+#undef ORBITE_GAUGE
 };
 
 struct Stats {

@@ -176,9 +176,8 @@ void Workload::import_peer(Host& host) {
   }
   const World::Call call(world_, host);
   if (random_.chance(150)) {
-    const Handle handle = host.engine->self_peer();
-    if (handle != Handle{}) {
-      host.peers.push_back({handle, host.life()});
+    if (const auto handle = host.engine->self_peer()) {
+      host.peers.push_back({*handle, host.life()});
     }
     return;
   }

@@ -258,9 +258,11 @@ void World::forget_requests(Host& host) {
 
 void World::count(const Host& host) {
   const telemetry::Counters& counters = EngineAccess::impl(*host.engine).counters;
-#define ORBITE_COUNT(name, meaning) stats.engines.name.add(counters.name.value());
-  ORBITE_COUNTERS(ORBITE_COUNT)
-#undef ORBITE_COUNT
+#define ORBITE_COUNTER(name, meaning) stats.engines.name.add(counters.name.value());
+#define ORBITE_GAUGE(name, meaning)
+#include "orbite/telemetry.def"
+#undef ORBITE_COUNTER
+#undef ORBITE_GAUGE
 }
 
 void World::die(Host& host) {

@@ -118,15 +118,25 @@ inline constexpr std::size_t kConfigBytesMax = std::size_t{1} << 20;
 /// allowed.
 Result<Config> parse_config(std::string_view json);
 
+/// What parse_config would refuse, in the order of the document, then what concerns several keys:
+/// each error as parse_config tells its first. Empty when it accepts the document. Whoever wants to
+/// see more than this many repairs these first.
+inline constexpr std::size_t kConfigErrorsMax = 32;
+std::vector<Error> config_errors(std::string_view json);
+
 /// parse_config of a regular file. Errors are kBadConfig too, with errno where the file could not
 /// be read, and name the file.
 Result<Config> load_config_file(const std::string& path);
+/// config_errors of a regular file.
+std::vector<Error> config_file_errors(const std::string& path);
 
 /// Every key with its type, range, default and meaning, for people.
 std::string config_defaults_text();
-/// The same as {"keys": [{"key", "type", "unit", "minimum", "maximum", "allowed", "default",
-/// "meaning"}]}; unit, minimum, maximum and allowed only where they apply.
+/// The document of all defaults, which parse_config accepts.
 std::string config_defaults_json();
+/// What config_defaults_text() says, as {"keys": [{"key", "type", "unit", "minimum", "maximum",
+/// "allowed", "default", "meaning"}]}; unit, minimum, maximum and allowed only where they apply.
+std::string config_schema_json();
 /// The same as a page of Markdown.
 std::string config_defaults_markdown();
 

@@ -92,7 +92,9 @@ TransferEngine::~TransferEngine() {
     impl_->enter_quarantine();
     // Its worker goes on seeking the proof: owners, charges and code stay.
     keep_for_ever(impl_.release());
+    return;
   }
+  base::log(base::LogLevel::kInfo, "engine '%.64s' is closed", impl_->options.name.c_str());
 }
 
 Result<Handle> TransferEngine::register_memory(const MemoryDescriptor& memory) {
@@ -117,7 +119,7 @@ const std::vector<std::uint8_t>& TransferEngine::connection_blob() const noexcep
   return impl_->connection_blob;
 }
 
-Handle TransferEngine::self_peer() { return impl_->check_usable() ? impl_->self_peer() : Handle{}; }
+Result<Handle> TransferEngine::self_peer() { return impl_->self_peer(); }
 
 Result<Handle> TransferEngine::import_peer(std::string_view name,
                                            std::span<const std::uint8_t> blob) {
@@ -201,6 +203,11 @@ CloseStatus TransferEngine::close(std::uint64_t timeout_ns) {
 
 std::string TransferEngine::info_json() const {
   return impl_->check_process() ? impl_->info_json() : std::string("{}");
+}
+
+Result<Telemetry> TransferEngine::telemetry() const {
+  ORBITE_TRY(impl_->check_process());
+  return impl_->telemetry();
 }
 
 }  // namespace orbite

@@ -23,6 +23,11 @@ constexpr transfer::WorkLimit kCheckLimit{std::uint64_t{2} << 20, 16};
 /// Charged for each notification in the outbox beyond its bytes, so that empty ones are not free.
 constexpr std::uint64_t kNotificationOverhead = 256;
 
+/// Only of a peer with a route.
+transfer::Flow& flow_of(const peer::Peer& peer) {
+  return static_cast<transfer::Flow&>(*peer.link());
+}
+
 }  // namespace
 
 TransferEngine::Impl::Impl(EngineOptions engine_options, EngineEnvironment engine_environment)
@@ -30,17 +35,19 @@ TransferEngine::Impl::Impl(EngineOptions engine_options, EngineEnvironment engin
       environment(std::move(engine_environment)),
       registry({options.config.limits.registrations_max}, random),
       peers(options.config.limits.peers_max),
-      ranges("imported range", options.config.limits.ranges_max),
+      ranges("imported range", options.config.limits.ranges_max, "limits.ranges_max"),
       mailbox({options.config.notifications.message_bytes_max,
                options.config.notifications.inbox_bytes_max},
               counters),
       process_generation_(platform::process_generation()),
       routes_(options.config),
-      admission_{{"requests", options.config.limits.requests_max},
-                 {"descriptors", options.config.limits.descriptors_max},
-                 {"bytes in flight", options.config.limits.bytes_in_flight_max},
-                 {"outbox bytes", options.config.notifications.outbox_bytes_max}},
-      requests_("request", options.config.limits.requests_max) {}
+      admission_{{"requests", "limits.requests_max", options.config.limits.requests_max},
+                 {"descriptors", "limits.descriptors_max", options.config.limits.descriptors_max},
+                 {"bytes_in_flight", "limits.bytes_in_flight_max",
+                  options.config.limits.bytes_in_flight_max},
+                 {"outbox_bytes", "notifications.outbox_bytes_max",
+                  options.config.notifications.outbox_bytes_max}},
+      requests_("request", options.config.limits.requests_max, "limits.requests_max") {}
 
 TransferEngine::Impl::~Impl() {
   stop_worker_.store(true, std::memory_order_release);
@@ -93,6 +100,10 @@ Result<void> TransferEngine::Impl::start() {
       run_worker();
     });
   }
+  base::log(base::LogLevel::kInfo, "engine '%.64s' of epoch %s %s%s", options.name.c_str(),
+            base::to_hex(epoch_.bytes).c_str(),
+            tcp_ != nullptr ? "listens on " : "does not listen: ",
+            tcp_ != nullptr ? tcp_->listening().text().c_str() : tcp_unavailable_.c_str());
   return {};
 }
 
@@ -204,18 +215,15 @@ Result<std::shared_ptr<peer::Peer>> TransferEngine::Impl::make_peer(
   return peer;
 }
 
-Handle TransferEngine::Impl::self_peer() {
+Result<Handle> TransferEngine::Impl::self_peer() {
+  ORBITE_TRY(check_usable());
   const std::lock_guard lock(self_mutex_);
   std::shared_ptr<peer::Peer> peer = peers.find_live(options.name, connection_);
   if (peer == nullptr) {
-    if (auto made = make_peer(options.name, connection_, true)) {
-      peer = std::move(*made);
-    } else {
-      return {};
-    }
+    ORBITE_ASSIGN_OR_RETURN(peer, make_peer(options.name, connection_, true));
   }
   std::shared_ptr<peer::Peer> replaced;
-  return peers.add(std::move(peer), replaced).value_or(Handle{});
+  return peers.add(std::move(peer), replaced);
 }
 
 Result<Handle> TransferEngine::Impl::import_peer(std::string_view name,
@@ -228,8 +236,7 @@ Result<Handle> TransferEngine::Impl::import_peer(std::string_view name,
   ORBITE_ASSIGN_OR_RETURN(const wire::ConnectionBlob connection,
                           wire::decode_connection(blob, wire::Profile::kMemory));
   if (connection.epoch == epoch_) {
-    const Handle handle = self_peer();
-    return handle == Handle{} ? fail(ErrorCode::kBudgetExhausted, "peers") : Result<Handle>(handle);
+    return self_peer();
   }
   const std::lock_guard lock(self_mutex_);
   std::shared_ptr<peer::Peer> peer = peers.find_live(std::string(name), connection);
@@ -263,7 +270,7 @@ Result<void> TransferEngine::Impl::connect_and_verify(Handle handle, std::uint64
   // So that a time of any clock and the timeout can be added.
   timeout_ns = static_cast<std::uint64_t>(base::clamp_wait(timeout_ns).count());
   transfer::Transport& transport = *planner_.transport(route.transport);
-  auto& flow = static_cast<transfer::Flow&>(*peer->link());
+  transfer::Flow& flow = flow_of(*peer);
   ORBITE_TRY(transport.connect(flow, timeout_ns));
   return peer->is_self() ? Result<void>() : verify_ranges(transport, flow, *peer, timeout_ns);
 }
@@ -441,7 +448,7 @@ Result<std::vector<memory::RangeLoan>> TransferEngine::Impl::take_loans(
 }
 
 Result<TransferEngine::Impl::Posting> TransferEngine::Impl::accept_notification(
-    std::optional<std::span<const std::uint8_t>> message) {
+    std::optional<std::span<const std::uint8_t>> message, transfer::Share& share) {
   Posting posting;
   if (!message.has_value()) {
     return posting;
@@ -452,8 +459,9 @@ Result<TransferEngine::Impl::Posting> TransferEngine::Impl::accept_notification(
                 message->size(),
                 static_cast<unsigned long long>(options.config.notifications.message_bytes_max));
   }
-  ORBITE_ASSIGN_OR_RETURN(posting.outbox_charge,
-                          admission_.outbox_bytes.take(message->size() + kNotificationOverhead));
+  ORBITE_ASSIGN_OR_RETURN(
+      posting.outbox_charge,
+      admission_.outbox_bytes.take(message->size() + kNotificationOverhead, &share));
   posting.notification.emplace(message->begin(), message->end());
   return posting;
 }
@@ -472,21 +480,24 @@ Result<Outcome> TransferEngine::Impl::post(Handle handle, const PostOptions& pos
     launch_options.prepared = request->prepared;
     launch_options.peer = request->prepared->peer;
     launch_options.route = request->prepared->route;
-    ORBITE_ASSIGN_OR_RETURN(Posting posting, accept_notification(post_options.notification));
+    transfer::PeerShares& shares = flow_of(*request->prepared->peer).shares();
+    ORBITE_ASSIGN_OR_RETURN(Posting posting,
+                            accept_notification(post_options.notification, shares.outbox_bytes));
     launch_options.notification = std::move(posting.notification);
     launch_options.outbox_charge = std::move(posting.outbox_charge);
     ORBITE_ASSIGN_OR_RETURN(launch_options.loans, take_loans(*request->prepared));
-    ORBITE_ASSIGN_OR_RETURN(launch_options.bytes_charge,
-                            admission_.bytes_in_flight.take(request->prepared->bytes));
+    ORBITE_ASSIGN_OR_RETURN(
+        launch_options.bytes_charge,
+        admission_.bytes_in_flight.take(request->prepared->bytes, &shares.bytes_in_flight));
+    launch_options.posted_ns = clock.now_ns();
     const std::uint64_t timeout_ns =
         post_options.timeout_ns != 0
             ? post_options.timeout_ns
             : options.config.transfer.default_timeout_ms * base::kMillisecond;
     launch_options.deadline_ns =
-        timeout_ns == 0 ? 0 : base::saturating_add(clock.now_ns(), timeout_ns);
+        timeout_ns == 0 ? 0 : base::saturating_add(launch_options.posted_ns, timeout_ns);
     ORBITE_ASSIGN_OR_RETURN(execution, launch(std::move(launch_options)));
     request->execution = execution;
-    counters.executions_posted.add();
     count_route(request->prepared->route.transport);
   }
   drive(*execution, kPostLimit);
@@ -508,12 +519,15 @@ Result<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::launch(
     execution->set_number(next_execution_++);
     active_.emplace(execution->number(), execution);
     ++active_of_link_[execution->peer().link()];
+    if (execution->prepared() != nullptr) {
+      counters_of(*execution).count_posted();
+    }
     if (execution->deadline_ns() != 0) {
       is_next_deadline = deadlines_.emplace(execution->deadline_ns(), execution->number()).first ==
                          deadlines_.begin();
     }
   }
-  auto& flow = static_cast<transfer::Flow&>(*execution->peer().link());
+  transfer::Flow& flow = flow_of(execution->peer());
   planner_.enqueue(flow, execution);
   planner_.pump(transport_of(*execution), flow);
   if (is_next_deadline) {
@@ -527,8 +541,7 @@ void TransferEngine::Impl::drive(const transfer::Execution& execution, transfer:
     // Relaxed: a hint to the worker that somebody is at it.
     local_caller_ns_.store(clock.now_ns(), std::memory_order_relaxed);
   }
-  transport_of(execution).drive(static_cast<transfer::Flow&>(*execution.peer().link()), limit,
-                                transfer::Driver::kCaller);
+  transport_of(execution).drive(flow_of(execution.peer()), limit, transfer::Driver::kCaller);
   if (!execution.terminal() && ((tcp_ != nullptr && tcp_->needs_worker()) ||
                                 execution.route().transport == policy::TransportKind::kLocal)) {
     wake_worker();
@@ -572,12 +585,11 @@ void TransferEngine::Impl::stop_executions(
     std::span<const std::shared_ptr<transfer::Execution>> executions, ErrorCode code) {
   for (const auto& execution : executions) {
     execution->stop(code);
-    planner_.forget(static_cast<transfer::Flow&>(*execution->peer().link()), *execution);
+    planner_.forget(flow_of(execution->peer()), *execution);
   }
   for (const auto& execution : executions) {
     if (!execution->terminal()) {
-      transport_of(*execution)
-          .drop_unposted(static_cast<transfer::Flow&>(*execution->peer().link()), *execution);
+      transport_of(*execution).drop_unposted(flow_of(execution->peer()), *execution);
     }
   }
 }
@@ -642,7 +654,8 @@ Result<void> TransferEngine::Impl::send_notification(Handle handle,
   ORBITE_TRY(peer->check_live());
   transfer::Execution::Options launch_options;
   ORBITE_ASSIGN_OR_RETURN(launch_options.route, routes_.choose(peer->is_self(), 0));
-  ORBITE_ASSIGN_OR_RETURN(Posting posting, accept_notification(message));
+  ORBITE_ASSIGN_OR_RETURN(Posting posting,
+                          accept_notification(message, flow_of(*peer).shares().outbox_bytes));
   launch_options.peer = peer;
   launch_options.notification = std::move(posting.notification);
   launch_options.outbox_charge = std::move(posting.outbox_charge);
@@ -663,14 +676,13 @@ void TransferEngine::Impl::on_terminal(transfer::Execution& execution) {
         counters.notifications_sent.add();
       }
       if (execution.prepared() != nullptr) {
-        counters.executions_succeeded.add();
-        (execution.operation() == Operation::kWrite ? counters.bytes_written : counters.bytes_read)
-            .add(execution.bytes());
+        counters_of(execution).count_success(execution.bytes(),
+                                             clock.now_ns() - execution.posted_ns());
       }
       break;
     case Logical::kCanceled:
       if (execution.prepared() != nullptr) {
-        counters.executions_canceled.add();
+        counters_of(execution).count_canceled();
       }
       break;
     case Logical::kFailed:
@@ -678,7 +690,7 @@ void TransferEngine::Impl::on_terminal(transfer::Execution& execution) {
         counters.notifications_failed.add();
       }
       if (execution.prepared() != nullptr) {
-        counters.executions_failed.add();
+        counters_of(execution).count_failure(outcome.code);
       } else {
         base::log(base::LogLevel::kWarn, "notification to peer '%.64s' not delivered: %s",
                   execution.peer().name().c_str(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "platform/network.hpp"
 #include "policy/route_table.hpp"
 #include "telemetry/counters.hpp"
+#include "telemetry/route_counters.hpp"
 #include "transfer/admission.hpp"
 #include "transfer/execution.hpp"
 #include "transfer/transport.hpp"
@@ -61,7 +63,7 @@ class TransferEngine::Impl {
   Result<std::vector<std::uint8_t>> export_memory(Handle registration) const;
 
   // Peers and ranges.
-  Handle self_peer();
+  Result<Handle> self_peer();
   Result<Handle> import_peer(std::string_view name, std::span<const std::uint8_t> blob);
   Result<void> connect_peer(Handle peer, std::uint64_t timeout_ns);
   Result<void> retire_peer(Handle peer);
@@ -95,6 +97,7 @@ class TransferEngine::Impl {
   void enter_quarantine();
 
   [[nodiscard]] std::string info_json() const;
+  [[nodiscard]] Telemetry telemetry() const;
 
   EngineOptions options;
   const EngineEnvironment environment;
@@ -121,7 +124,8 @@ class TransferEngine::Impl {
                                                 const wire::ConnectionBlob& connection, bool self);
   Result<void> verify_ranges(transfer::Transport& transport, transfer::Flow& flow,
                              const peer::Peer& peer, std::uint64_t timeout_ns);
-  Result<Posting> accept_notification(std::optional<std::span<const std::uint8_t>> message);
+  Result<Posting> accept_notification(std::optional<std::span<const std::uint8_t>> message,
+                                      transfer::Share& share);
   Result<std::vector<memory::RangeLoan>> take_loans(const transfer::Prepared& prepared);
   Result<void> check_repostable(const Request& request) const;
   Result<std::shared_ptr<transfer::Execution>> launch(transfer::Execution::Options options);
@@ -135,6 +139,15 @@ class TransferEngine::Impl {
   [[nodiscard]] std::vector<std::shared_ptr<transfer::Execution>> active_executions() const;
 
   [[nodiscard]] std::string peers_json() const;
+  [[nodiscard]] telemetry::RouteCounters& counters_of(
+      const transfer::Execution& execution) noexcept {
+    return route_counters_.at(route_index(execution));
+  }
+  [[nodiscard]] static std::size_t route_index(const transfer::Execution& execution) noexcept;
+  [[nodiscard]] std::vector<RouteTelemetry> route_telemetry() const;
+  [[nodiscard]] std::vector<BudgetTelemetry> budget_telemetry() const;
+  [[nodiscard]] Telemetry::Counters counter_telemetry() const;
+  [[nodiscard]] Telemetry::Gauges gauge_telemetry() const;
 
   void run_worker();
   // One turn of the worker's loop.
@@ -160,6 +173,8 @@ class TransferEngine::Impl {
   wire::ConnectionBlob connection_;
   policy::RouteTable routes_;
   transfer::Admission admission_;
+  std::array<telemetry::RouteCounters, policy::kTransportKinds * 2 * policy::kQosClasses>
+      route_counters_;
   transfer::Planner planner_;
 
   platform::Socket poller_ = platform::kNoSocket;

@@ -212,6 +212,8 @@ void TransferEngine::Impl::begin_close() {
       executions.push_back(execution);
     }
   }
+  base::log(base::LogLevel::kInfo, "engine '%.64s' closes, %zu executions are under way",
+            options.name.c_str(), executions.size());
   if (tcp_ != nullptr) {
     tcp_->end_waits();
   }

@@ -105,7 +105,8 @@ using RangeTable = base::SlotMap<RemoteRange>;
 /// fenced. A retired one says nothing more of its name, although handles still name it.
 class SegmentManager {
  public:
-  explicit SegmentManager(std::uint64_t peers_max) : handles_("peer", peers_max) {}
+  explicit SegmentManager(std::uint64_t peers_max)
+      : handles_("peer", peers_max, "limits.peers_max") {}
 
   /// The live peer of that name and exactly this connection, if there is one.
   [[nodiscard]] std::shared_ptr<Peer> find_live(const std::string& name,
@@ -122,6 +123,8 @@ class SegmentManager {
                                       const base::SourceEpoch& epoch) const;
   void retire_all();
   [[nodiscard]] std::size_t size() const { return handles_.size(); }
+  [[nodiscard]] std::uint64_t max() const noexcept { return handles_.max(); }
+  [[nodiscard]] std::uint64_t refused() const { return handles_.refused(); }
 
  private:
   struct Named {

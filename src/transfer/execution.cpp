@@ -13,6 +13,7 @@ Execution::Execution(Options options)
       peer_(std::move(options.peer)),
       route_(options.route),
       deadline_ns_(options.deadline_ns),
+      posted_ns_(options.posted_ns),
       notification_(std::move(options.notification)),
       loans_(std::move(options.loans)),
       bytes_charge_(std::move(options.bytes_charge)),

@@ -96,6 +96,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
     policy::Route route;
     std::optional<std::vector<std::uint8_t>> notification;
     base::Nanoseconds deadline_ns = 0;
+    base::Nanoseconds posted_ns = 0;
     std::vector<memory::RangeLoan> loans;
     Charge bytes_charge;
     Charge outbox_charge;
@@ -125,6 +126,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
   /// Counts up in each engine; set once, before anything of it is handed out.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   void set_number(std::uint64_t number) noexcept { number_ = number; }
+  /// When it was admitted.
+  [[nodiscard]] base::Nanoseconds posted_ns() const noexcept { return posted_ns_; }
 
   // For the planner.
 
@@ -181,6 +184,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
   const policy::Route route_;
   const base::Nanoseconds deadline_ns_;
   std::uint64_t number_ = 0;
+  const base::Nanoseconds posted_ns_;
   std::optional<std::vector<std::uint8_t>> notification_;
 
   mutable std::mutex mutex_;

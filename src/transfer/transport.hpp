@@ -15,6 +15,7 @@
 #include "base/result.hpp"
 #include "peer/peer.hpp"
 #include "policy/route_table.hpp"
+#include "transfer/admission.hpp"
 #include "transfer/execution.hpp"
 #include "wire/frame.hpp"
 
@@ -41,8 +42,13 @@ enum class Driver : std::uint8_t { kCaller, kWorker };
 
 /// A transport's link to one peer, with the executions whose slices it has not accepted yet.
 class Flow : public peer::Link {
+ public:
+  /// Of the pools that peers share: this peer's part.
+  [[nodiscard]] PeerShares& shares() noexcept { return shares_; }
+
  private:
   friend class Planner;
+  PeerShares shares_;
   std::mutex mutex_;
   std::array<std::list<std::shared_ptr<Execution>>, policy::kQosClasses> waiting_;
 };

@@ -160,5 +160,6 @@ def until(condition, seconds: float = 20.0) -> bool:
 
 def accounts(info: dict) -> dict[str, int]:
     """What an engine has lent or charged, from its own account."""
-    used = {name: budget["used"] for name, budget in info["budgets"].items()}
+    lent = ("requests", "descriptors", "bytes_in_flight", "outbox_bytes", "inbox_bytes")
+    used = {name: info["budgets"][name]["used"] for name in lent}
     return used | {"loans": info["registrations"]["loans"], "slices": info["slices_out"]}

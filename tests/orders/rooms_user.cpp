@@ -65,11 +65,12 @@ class RoomsUser final : public User {
   base::SeededRandom random_{1};
   memory::Registry registry_{{.registrations_max = 4}, random_};
   transfer::Admission admission_{
-      {"requests", 8}, {"descriptors", 64}, {"bytes in flight", 4096}, {"outbox bytes", 4096}};
+      {"requests", "", 8}, {"descriptors", "", 64}, {"bytes_in_flight", "", 4096},
+      {"outbox_bytes", "", 4096}};
   transfer::Planner planner_;
   sim::SimTransport transport_;
   peer::SegmentManager peers_{4};
-  peer::RangeTable ranges_{"imported range", 4};
+  peer::RangeTable ranges_{"imported range", 4, ""};
   Handle near_;
   Handle peer_handle_;
   Handle range_;

@@ -88,9 +88,11 @@ TEST(SimWorld, TheFaultsBite) {
     total.failed += stats.failed;
     total.canceled += stats.canceled;
     total.restarts += stats.restarts;
-#define ORBITE_ADD(name, meaning) total.engines.name.add(stats.engines.name.value);
-    ORBITE_COUNTERS(ORBITE_ADD)
-#undef ORBITE_ADD
+#define ORBITE_COUNTER(name, meaning) total.engines.name.add(stats.engines.name.value);
+#define ORBITE_GAUGE(name, meaning)
+#include "orbite/telemetry.def"
+#undef ORBITE_COUNTER
+#undef ORBITE_GAUGE
   }
   EXPECT_GT(total.succeeded, 300U);
   EXPECT_GT(total.failed, 100U);

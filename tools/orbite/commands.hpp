@@ -14,15 +14,17 @@ inline constexpr int kExitFailed = 1;
 /// The command line was not understood; nothing was done.
 inline constexpr int kExitUsage = 2;
 
-enum class Format { kText, kJson, kMarkdown };
+enum class Format { kText, kJson, kMarkdown, kSchema };
 
 // Every command writes its result to standard output, its errors to standard error, and returns an
 // exit code.
 
 /// `file`: the configuration; none is the file that ORBITE_CONFIG names, or else the defaults.
 int run_info(const std::optional<std::string>& file, Format format);
+/// `file`: its path, or "-" for standard input.
 int run_config_check(const std::string& file);
 int run_config_defaults(Format format);
+int run_telemetry(Format format);
 
 struct SimArguments {
   std::uint64_t seeds = 1'000;

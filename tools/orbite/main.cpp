@@ -28,6 +28,7 @@ namespace {
 struct Arguments {
   bool json = false;
   bool markdown = false;
+  bool schema = false;
   std::optional<std::string> config_file;
   std::string checked_file;
   SimArguments sim;
@@ -120,18 +121,27 @@ int run(int argc, char** argv) {
   CLI::App* config = app.add_subcommand("config", "Check a configuration, or list every key");
   config->allow_extras();
   CLI::App* check = config->add_subcommand(
-      "check", "Write ok and exit with 0, or name the key at fault and exit with 1");
-  check->add_option("file", arguments.checked_file, "Configuration file")
+      "check", "Write ok and exit with 0, or name all that is wrong and exit with 1");
+  check->add_option("file", arguments.checked_file, "Configuration file; - is standard input")
       ->type_name("FILE")
       ->required();
   CLI::App* defaults =
       config->add_subcommand("defaults", "Every key with its default, type, range and meaning");
-  CLI::Option* json = defaults->add_flag("--json", arguments.json, "Write JSON");
-  defaults->add_flag("--markdown", arguments.markdown, "Write a page of Markdown")->excludes(json);
+  CLI::Option* json =
+      defaults->add_flag("--json", arguments.json, "Write the document of all defaults");
+  CLI::Option* schema =
+      defaults->add_flag("--schema", arguments.schema, "Write the keys as JSON")->excludes(json);
+  defaults->add_flag("--markdown", arguments.markdown, "Write a page of Markdown")
+      ->excludes(json)
+      ->excludes(schema);
+
+  CLI::App* telemetry = app.add_subcommand(
+      "telemetry", "Every metric, as an engine that has done nothing shows it to Prometheus");
+  telemetry->add_flag("--markdown", arguments.markdown, "Write a page of Markdown");
 
   const CLI::App* sim = add_sim(app, arguments);
 
-  for (CLI::App* command : {info, check, defaults, app.get_subcommand("sim")}) {
+  for (CLI::App* command : {info, check, defaults, telemetry, app.get_subcommand("sim")}) {
     command->allow_extras(false);
   }
   try {
@@ -149,6 +159,7 @@ int run(int argc, char** argv) {
     command = chosen_command(*config);
   }
   const Format format = arguments.json       ? Format::kJson
+                        : arguments.schema   ? Format::kSchema
                         : arguments.markdown ? Format::kMarkdown
                                              : Format::kText;
   if (command == sim) {
@@ -162,6 +173,9 @@ int run(int argc, char** argv) {
   }
   if (command == defaults) {
     return run_config_defaults(format);
+  }
+  if (command == telemetry) {
+    return run_telemetry(format);
   }
   return kExitUsage;
 }

@@ -59,6 +59,10 @@ ServedLane::ServedLane(Environment& environment, const Callbacks& callbacks, Tra
       interest_(platform::kPollIn),
       received_(kReceiveBufferBytes) {}
 
+int ServedLane::shown_name_bytes() const noexcept {
+  return static_cast<int>(std::min<std::size_t>(hello_.name_bytes, kNameBytesShown));
+}
+
 ServedLane::~ServedLane() {
   if (socket_ != platform::kNoSocket) {
     end(End::kClosedByUs, "closed");
@@ -79,9 +83,8 @@ void ServedLane::end(End reason, const char* what) noexcept {
   if (reason == End::kRejected || reason == End::kViolation || reason == End::kTimedOut ||
       reason == End::kThrown) {
     base::log(reason == End::kThrown ? base::LogLevel::kError : base::LogLevel::kInfo,
-              "connection from '%.*s' at %s ended: %s",
-              static_cast<int>(std::min<std::size_t>(hello_.name_bytes, kNameBytesShown)),
-              hello_.name, address_.c_str(), what);
+              "connection from '%.*s' at %s ended: %s", shown_name_bytes(), hello_.name,
+              address_.c_str(), what);
   }
   environment_.network.poller_remove(environment_.poller, socket_);
   environment_.network.close(socket_);
@@ -301,6 +304,10 @@ bool ServedLane::parse_proof() {
     return false;
   }
   state_ = State::kReady;
+  proved_ = true;
+  const bool is_first = hello_.lane_class == static_cast<std::uint8_t>(wire::LaneClass::kLatency);
+  base::log(is_first ? base::LogLevel::kInfo : base::LogLevel::kDebug,
+            "peer '%.*s' has connected from %s", shown_name_bytes(), hello_.name, address_.c_str());
   return true;
 }
 
@@ -488,7 +495,7 @@ bool ServedLane::grow_trailer() {
   const std::size_t wanted = std::min<std::size_t>(header_.trailer_bytes, 2 * trailer_.size());
   // The copy lives as long as what it is made of.
   const std::uint64_t charge = wanted;
-  if (!budget_.take(charge)) {
+  if (!budget_.take(hello_.client_epoch, charge)) {
     return false;
   }
   const std::uint64_t before = std::exchange(trailer_charge_, charge);
@@ -496,10 +503,10 @@ bool ServedLane::grow_trailer() {
     trailer_.reserve(wanted);
     trailer_.resize(wanted);
   } catch (...) {
-    budget_.give_back(before);
+    budget_.give_back(hello_.client_epoch, before);
     throw;
   }
-  budget_.give_back(before);
+  budget_.give_back(hello_.client_epoch, before);
   return true;
 }
 
@@ -517,7 +524,7 @@ void ServedLane::drop_trailer() noexcept {
   }
   trailer_.clear();
   trailer_filled_ = 0;
-  budget_.give_back(std::exchange(trailer_charge_, 0));
+  budget_.give_back(hello_.client_epoch, std::exchange(trailer_charge_, 0));
 }
 
 bool ServedLane::parse_trailer_sink() {

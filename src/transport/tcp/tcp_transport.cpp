@@ -24,7 +24,7 @@ constexpr base::Nanoseconds kIdleSleep = base::kSecond;
 constexpr base::Nanoseconds kPressingSleep = 100 * base::kMillisecond;
 /// How long nothing is accepted after the system had no descriptor or no memory.
 constexpr base::Nanoseconds kListenerRest = 100 * base::kMillisecond;
-constexpr std::size_t kDrainedEpochsMax = 4096;
+constexpr std::size_t kDrainedEpochsMin = 4096;
 constexpr int kAcceptsPerEvent = 16;
 
 std::string key_of(const wire::ConnectionBlob& connection) {
@@ -41,10 +41,11 @@ TcpTransport::TcpTransport(Environment environment, transfer::Planner& planner,
     : environment_(std::move(environment)),
       planner_(planner),
       wake_(std::move(wake)),
-      // As much as the inbox would take; and one message always grows to its end.
+      // As much as the inbox would take. A message that grows holds up to twice its size, and what
+      // one client holds at most leaves another as much.
       trailer_budget_(
           std::max<std::uint64_t>(environment_.config.notifications.inbox_bytes_max,
-                                  2 * (environment_.config.notifications.message_bytes_max +
+                                  8 * (environment_.config.notifications.message_bytes_max +
                                        wire::kEnvelopeHeadBytes + wire::kEnvelopeNameBytesMax))) {
   callbacks_.admit = [this](const wire::ClientHello& hello) { return admit(hello); };
   callbacks_.prove = [this](const ServedLane& proving) { return prove(proving); };
@@ -238,6 +239,15 @@ std::uint32_t TcpTransport::lane_sockets() const {
   return count;
 }
 
+std::uint64_t TcpTransport::unproved_slices() const {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t count = 0;
+  for (const auto& [key, channel] : channels_) {
+    count += channel->unproved();
+  }
+  return count;
+}
+
 // ---- The worker
 
 /// Nothing may be thrown at the worker, least of all on behalf of one peer.
@@ -384,6 +394,9 @@ void TcpTransport::reap_served() {
       if (it->second->end_reason() == ServedLane::End::kRejected) {
         environment_.counters.served_rejected.add();
       }
+      if (it->second->proved() && !it->second->is_control()) {
+        proved_count_.fetch_sub(1, std::memory_order_relaxed);
+      }
       it = served_.erase(it);
     } else {
       ++it;
@@ -402,14 +415,36 @@ ErrorCode TcpTransport::admit(const wire::ClientHello& hello) {
     return ErrorCode::kHandshakeRejected;
   }
   // Control lanes carry drains, which free lanes: a full table must not keep them out.
-  if (hello.lane_class != static_cast<std::uint8_t>(wire::LaneClass::kControl) &&
-      proved_lanes(false) >= environment_.config.tcp.served_lanes_max) {
-    return ErrorCode::kBudgetExhausted;
+  if (hello.lane_class != static_cast<std::uint8_t>(wire::LaneClass::kControl)) {
+    return check_room_for(hello.client_epoch);
   }
   return ErrorCode::kOk;
 }
 
-std::uint64_t TcpTransport::proved_lanes(bool control) const {
+/// A client may have half of the lanes that the others leave.
+ErrorCode TcpTransport::check_room_for(const base::SourceEpoch& client) {
+  const auto held = static_cast<std::uint64_t>(
+      std::count_if(served_.begin(), served_.end(), [&client](const auto& entry) {
+        const ServedLane& lane = *entry.second;
+        return lane.authenticated() && !lane.is_control() && lane.hello().client_epoch == client;
+      }));
+  if (base::share_allows(held, 1, count_proved(false), environment_.config.tcp.served_lanes_max)) {
+    return ErrorCode::kOk;
+  }
+  out_of_room_.add();
+  if (!out_of_room_logged_) {
+    out_of_room_logged_ = true;
+    base::log(base::LogLevel::kWarn,
+              "a connection was refused: its peer has %llu of the %llu that are served "
+              "(tcp.served_lanes_max is %llu); further ones are counted",
+              static_cast<unsigned long long>(held),
+              static_cast<unsigned long long>(count_proved(false)),
+              static_cast<unsigned long long>(environment_.config.tcp.served_lanes_max));
+  }
+  return ErrorCode::kBudgetExhausted;
+}
+
+std::uint64_t TcpTransport::count_proved(bool control) const {
   return static_cast<std::uint64_t>(
       std::count_if(served_.begin(), served_.end(), [control](const auto& entry) {
         return entry.second->authenticated() && entry.second->is_control() == control;
@@ -422,10 +457,14 @@ ErrorCode TcpTransport::prove(const ServedLane& proving) {
   }
   if (proving.is_control()) {
     make_room_for_control(proving);
-  } else if (proved_lanes(false) >= environment_.config.tcp.served_lanes_max) {
-    return ErrorCode::kBudgetExhausted;
+    return ErrorCode::kOk;
   }
-  return ErrorCode::kOk;
+  const ErrorCode room = check_room_for(proving.hello().client_epoch);
+  if (room == ErrorCode::kOk) {
+    // Relaxed: the worker's own count, read by whoever wants to know.
+    proved_count_.fetch_add(1, std::memory_order_relaxed);
+  }
+  return room;
 }
 
 /// A client epoch has one control lane, the newest. All of them are at most as many as the lanes
@@ -442,7 +481,7 @@ void TcpTransport::make_room_for_control(const ServedLane& proving) {
       oldest = lane.get();
     }
   }
-  if (oldest != nullptr && proved_lanes(true) >= environment_.config.tcp.served_lanes_max) {
+  if (oldest != nullptr && count_proved(true) >= environment_.config.tcp.served_lanes_max) {
     oldest->end(ServedLane::End::kClosedByUs, "too many control lanes");
   }
 }
@@ -473,9 +512,11 @@ bool TcpTransport::forget_a_drained_epoch() {
 }
 
 ErrorCode TcpTransport::drain(const base::SourceEpoch& client, std::uint64_t lane_id) {
-  // Full of clients that are all connected: until one of them leaves.
-  if (drained_.size() >= kDrainedEpochsMax && !drained_.contains(client) &&
-      !forget_a_drained_epoch()) {
+  // More than can be connected at a time, so one that is not is there to be forgotten.
+  const std::uint64_t epochs_max =
+      std::max<std::uint64_t>(kDrainedEpochsMin, 2 * environment_.config.tcp.served_lanes_max +
+                                                     environment_.config.tcp.handshakes_max);
+  if (drained_.size() >= epochs_max && !drained_.contains(client) && !forget_a_drained_epoch()) {
     return ErrorCode::kBudgetExhausted;
   }
   Drained& drained = drained_[client];

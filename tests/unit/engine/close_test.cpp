@@ -78,7 +78,7 @@ TEST(EngineClose, StopsWhateverItLetIn) {
   config.tcp.slice_bytes = 64 << 10;
   for (int trial = 0; trial < 150; ++trial) {
     Node node("a", 2 * kCopy, config);
-    const Handle self = node.engine->self_peer();
+    const Handle self = node.engine->self_peer().value();
     const Handle range = node.engine->local_range(node.registration).value();
     const Descriptor from{node.address(), kCopy, node.registration};
     const Descriptor to{node.address(kCopy), kCopy, range};

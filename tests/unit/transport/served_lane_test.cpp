@@ -183,10 +183,10 @@ TEST(ServedControl, StandsBesideAFullTableButInBoundedNumber) {
   Served served(config);
   std::vector<Connection> lanes;
   for (std::uint32_t i = 0; i < 4; ++i) {
-    lanes.push_back(served.lane({epoch_of(1), i + 1, "raw", kLatency}));
+    lanes.push_back(served.lane({epoch_of(i + 1), i + 1, "raw", kLatency}));
     EXPECT_TRUE(serves(*lanes.back()));
   }
-  EXPECT_EQ(served.hello({epoch_of(1), 9, "raw", kLatency}), ErrorCode::kBudgetExhausted);
+  EXPECT_EQ(served.hello({epoch_of(9), 9, "raw", kLatency}), ErrorCode::kBudgetExhausted);
   for (std::uint32_t i = 0; i < 10; ++i) {
     lanes.push_back(served.lane({epoch_of(i), 20, "raw", kControl}));
     EXPECT_TRUE(serves(*lanes.back()));
@@ -197,6 +197,33 @@ TEST(ServedControl, StandsBesideAFullTableButInBoundedNumber) {
   for (std::uint32_t i = 0; i < 4; ++i) {
     EXPECT_TRUE(serves(*lanes[i]));
   }
+}
+
+TEST(ServedLanes, OnePeerDoesNotTakeAllOfThem) {
+  Config config = TcpNode::default_config();
+  config.tcp.served_lanes_max = 16;
+  Served served(config);
+  std::vector<Connection> lanes;
+  std::uint64_t id = 0;
+  const auto fill = [&](std::uint32_t peer) {
+    std::size_t count = 0;
+    while (served.hello({epoch_of(peer), 100 + id, "raw", kLatency}) == ErrorCode::kOk) {
+      lanes.push_back(served.lane({epoch_of(peer), ++id, "raw", kLatency}));
+      EXPECT_TRUE(serves(*lanes.back()));
+      ++count;
+    }
+    return count;
+  };
+  EXPECT_EQ(fill(1), 8U);
+  EXPECT_EQ(fill(2), 4U);
+  EXPECT_EQ(fill(3), 2U);
+  EXPECT_EQ(served.node.transport->proved_lanes(), 14U);
+  EXPECT_GE(served.node.transport->lanes_out_of_room(), 3U);
+  // What a peer gives back is there for it, and for others.
+  lanes.erase(lanes.begin(), lanes.begin() + 8);
+  served.turns(50);
+  EXPECT_EQ(served.node.transport->proved_lanes(), 6U);
+  EXPECT_GE(fill(4), 4U);
 }
 
 TEST(ServedControl, CarriesNoData) {
@@ -289,11 +316,23 @@ class ServedBudget : public ::testing::Test {
   Served served_{config()};
 };
 
+TEST_F(ServedBudget, OnePeerThatStallsLeavesRoomForTheNotificationsOfOthers) {
+  const RawRequest request = notify_of(identity(1), kMessageBytes);
+  std::vector<Connection> lanes;
+  for (std::uint64_t id = 1; id <= 20; ++id) {
+    lanes.push_back(served_.lane(identity(id)));
+    begin(*lanes.back(), request, 1'000'000);
+  }
+  const RawConnection::Identity other{epoch_of(2), 1, "other", kLatency};
+  const Connection lane = served_.lane(other);
+  EXPECT_EQ(ask(*lane, notify_of(other, kMessageBytes)), ErrorCode::kOk);
+}
+
 TEST_F(ServedBudget, UnfinishedNotificationsOfAllLanesShareIt) {
   constexpr std::size_t kBegun = 1'000'000;
   const RawRequest request = notify_of(identity(1), kMessageBytes);
   std::vector<Connection> lanes;
-  for (std::uint64_t id = 1; id <= 6; ++id) {
+  for (std::uint64_t id = 1; id <= 9; ++id) {
     lanes.push_back(served_.lane(identity(id)));
     begin(*lanes.back(), request, kBegun);
   }
@@ -308,7 +347,7 @@ TEST_F(ServedBudget, UnfinishedNotificationsOfAllLanesShareIt) {
   EXPECT_GE(std::count(statuses.begin(), statuses.end(), refused), 3);
   EXPECT_EQ(std::count(statuses.begin(), statuses.end(), ok) +
                 std::count(statuses.begin(), statuses.end(), refused),
-            6);
+            9);
   // All of it is back.
   for (const Connection& lane : lanes) {
     EXPECT_EQ(ask(*lane, request), ErrorCode::kOk);
