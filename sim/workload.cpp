@@ -236,7 +236,7 @@ void Workload::fence_dead(Host& host) {
 }
 
 /// A handle for that life: one that the application holds, or a new one.
-std::optional<Handle> Workload::name_peer(Host& host, const Life& life) {
+std::optional<Handle> Workload::name_peer(Host& host, Life life) {
   for (const PeerModel& peer : host.peers) {
     if (peer.life == life && !peer.retired) {
       return peer.handle;
@@ -263,7 +263,7 @@ std::optional<Handle> Workload::name_peer(Host& host, const Life& life) {
 }
 
 /// An operator knows that this life is over, and says so.
-void Workload::confirm_fenced(Host& host, const Life& life) {
+void Workload::confirm_fenced(Host& host, Life life) {
   const World::Call call(world_, host);
   const std::optional<Handle> handle = name_peer(host, life);
   if (!handle) {
