@@ -159,6 +159,8 @@ void Nemesis::strike_host(Fault fault) {
       return;
     case Fault::kPause:
       host.paused_until_ns = world_.now_ns() + random_.size(kFaultMax);
+      // The whole process, or its worker gets no turn while callers go on.
+      host.application_until_ns = random_.chance(500) ? host.paused_until_ns : 0;
       return;
     case Fault::kClockJump:
       host.clock.jump(random_.size(kJumpMax));
@@ -192,6 +194,7 @@ void Nemesis::end() {
     machine.ignores_connects = false;
     machine.ports_taken.clear();
     world_.host(a).paused_until_ns = 0;
+    world_.host(a).application_until_ns = 0;
     for (std::uint32_t b = 0; b < a; ++b) {
       restore_link(a, b);
     }

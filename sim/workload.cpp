@@ -56,7 +56,7 @@ void Workload::next_step(Host& host) {
       return;
     }
     --left_;
-    if (world_.now_ns() >= host.paused_until_ns) {
+    if (world_.now_ns() >= host.application_until_ns) {
       step(host);
     }
     next_step(host);
