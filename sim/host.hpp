@@ -87,6 +87,7 @@ struct Host {
   bool received = false;                       ///< since the arena was compared
 
   // What the application knows.
+  bool forgetful = false;  ///< it does not take its notifications
   std::vector<RegistrationPtr> registrations;
   std::vector<PeerModel> peers;
   std::vector<RangeModel> ranges;

@@ -56,7 +56,7 @@ class Workload {
   void release_some(Host& host);
   void abandon_some(Host& host);
   void notify(Host& host);
-  void receive_some(Host& host) { receive(host); }
+  void receive_some(Host& host);
   void fence_dead(Host& host);
   void close_some(Host& host);
   void use_stale_handles(Host& host);
