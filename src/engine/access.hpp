@@ -46,6 +46,8 @@ class EngineAccess {
   static const transfer::Admission& admission(const TransferEngine& engine) {
     return engine.impl_->admission_;
   }
+  /// To put a simulated transport in the place of a real one, before anything is imported.
+  static transfer::Planner& planner(TransferEngine& engine) { return engine.impl_->planner_; }
   static std::size_t slices_out(const TransferEngine& engine) {
     return engine.impl_->planner_.slices_out();
   }

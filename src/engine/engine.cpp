@@ -135,6 +135,14 @@ Result<void> TransferEngine::confirm_peer_fenced(Handle peer) {
   return impl_->confirm_peer_fenced(peer);
 }
 
+Result<void> TransferEngine::confirm_epoch_fenced(const std::array<std::uint8_t, 16>& epoch) {
+  return impl_->confirm_epoch_fenced(base::SourceEpoch{epoch});
+}
+
+std::vector<UnresolvedPeer> TransferEngine::unresolved_peers() const {
+  return impl_->check_process() ? impl_->unresolved_peers() : std::vector<UnresolvedPeer>{};
+}
+
 Result<Handle> TransferEngine::import_range(Handle peer, std::span<const std::uint8_t> blob,
                                             std::uint64_t address, std::uint64_t length) {
   return impl_->import_range(peer, blob, address, length);

@@ -6,6 +6,7 @@
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
+#include "base/planted.hpp"
 #include "engine/process.hpp"
 #include "platform/system.hpp"
 #include "wire/metadata.hpp"
@@ -301,27 +302,6 @@ Result<void> TransferEngine::Impl::retire_peer(Handle handle) {
   return {};
 }
 
-Result<void> TransferEngine::Impl::confirm_peer_fenced(Handle handle) {
-  ORBITE_TRY(check_process());
-  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<peer::Peer> peer, peers.find(handle));
-  base::log(base::LogLevel::kWarn, "an operator declared peer '%.64s' (epoch %s) fenced",
-            peer->name().c_str(), base::to_hex(peer->epoch().bytes).c_str());
-  counters.peers_confirmed_fenced.add();
-  peer->retire();
-  if (peer->link() == nullptr) {
-    return {};
-  }
-  auto& flow = static_cast<transfer::Flow&>(*peer->link());
-  std::vector<std::shared_ptr<transfer::Execution>> executions = active_executions();
-  std::erase_if(executions,
-                [&](const auto& execution) { return execution->peer().link() != &flow; });
-  stop_executions(executions, ErrorCode::kPeerDisconnected);
-  if (tcp_ != nullptr && !peer->is_self()) {
-    tcp_->confirm_fenced(flow);
-  }
-  return {};
-}
-
 Result<Handle> TransferEngine::Impl::import_range(Handle handle,
                                                   std::span<const std::uint8_t> bytes,
                                                   std::uint64_t address, std::uint64_t length) {
@@ -415,7 +395,7 @@ Result<Handle> TransferEngine::Impl::prepare(const PrepareOptions& prepare_optio
 }
 
 Result<void> TransferEngine::Impl::check_repostable(const Request& request) const {
-  if (request.execution != nullptr) {
+  if (request.execution != nullptr && !base::planted(base::Bug::kReuseRequestWhileActive)) {
     if (!request.execution->terminal()) {
       return fail(ErrorCode::kActive, "the last execution has not retired");
     }

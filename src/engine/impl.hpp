@@ -66,6 +66,8 @@ class TransferEngine::Impl {
   Result<void> connect_peer(Handle peer, std::uint64_t timeout_ns);
   Result<void> retire_peer(Handle peer);
   Result<void> confirm_peer_fenced(Handle peer);
+  Result<void> confirm_epoch_fenced(const base::SourceEpoch& epoch);
+  [[nodiscard]] std::vector<UnresolvedPeer> unresolved_peers() const;
   Result<Handle> import_range(Handle peer, std::span<const std::uint8_t> blob,
                               std::uint64_t address, std::uint64_t length);
   Result<Handle> local_range(Handle registration);
@@ -141,8 +143,8 @@ class TransferEngine::Impl {
   }
   base::Nanoseconds look_for_work();
   void take_events(base::Nanoseconds timeout_ns);
-  void end_worker();
   std::size_t sleep_for_events(std::span<platform::PollEvent> events, base::Nanoseconds sleep_ns);
+  void end_worker();
   base::Nanoseconds work_once(base::Nanoseconds now_ns);
   void wake_worker() noexcept;
   base::Nanoseconds expire_deadlines(base::Nanoseconds now_ns);

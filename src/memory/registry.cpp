@@ -9,6 +9,7 @@
 #include <new>
 
 #include "base/log.hpp"
+#include "base/planted.hpp"
 #include "memory/interval_index.hpp"
 
 namespace orbite::memory {
@@ -148,7 +149,9 @@ bool Registration::try_count_up() noexcept {
   // then whoever retires has to see this loan's count_down().
   std::uint64_t seen = word_.load(std::memory_order_relaxed);
   do {
-    if ((seen & kFencedBit) != 0) {
+    const bool ignores_fence =
+        base::planted(base::Bug::kSkipFenceOnDeregister) && (seen & kLoansMask) != 0;
+    if ((seen & kFencedBit) != 0 && !ignores_fence) {
       return false;
     }
     ORBITE_CHECK((seen & kLoansMask) != kLoansMask);
@@ -300,7 +303,8 @@ Result<RegistrationState> RegistryCore::deregister(Handle handle) {
   const std::lock_guard lock(mutex_);
   const Slot* const slot = slot_of(handle);
   // Another owner already: then this one has retired.
-  return slot == nullptr ? RegistrationState::kRetired : slot->state;
+  const bool retired = slot == nullptr || base::planted(base::Bug::kDeregisterWithoutWaiting);
+  return retired ? RegistrationState::kRetired : slot->state;
 }
 
 Result<RegistrationState> RegistryCore::state(Handle handle) {
@@ -389,6 +393,9 @@ void RegistryCore::reap() {
     }
     try {
       retired();
+      if (base::planted(base::Bug::kDestroyTwice)) {
+        retired();
+      }
     } catch (const std::exception& exception) {
       base::log(base::LogLevel::kError, "the retired callback of registration %u threw: %s",
                 it->handle().index, exception.what());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "notify/mailbox.hpp"
 
+#include "base/planted.hpp"
+
 namespace orbite::notify {
 
 Result<void> Mailbox::deliver(std::string_view sender, std::span<const std::uint8_t> message) {
@@ -25,6 +27,9 @@ Result<void> Mailbox::deliver(std::string_view sender, std::span<const std::uint
     }
   }
   bytes_ += needed;
+  if (base::planted(base::Bug::kNotifyTwice)) {
+    messages_.push_back(entry);
+  }
   messages_.push_back(std::move(entry));
   counters_.notifications_received.add();
   return {};

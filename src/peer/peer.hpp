@@ -11,6 +11,7 @@
 
 #include "base/byte_range.hpp"
 #include "base/ids.hpp"
+#include "base/planted.hpp"
 #include "base/result.hpp"
 #include "base/slot_map.hpp"
 #include "memory/registry.hpp"
@@ -52,7 +53,7 @@ class Peer {
 
   /// kPeerRetired names the peer.
   [[nodiscard]] Result<void> check_live() const {
-    if (retired()) {
+    if (retired() && !base::planted(base::Bug::kUnloadKeepsPeer)) {
       return fail(ErrorCode::kPeerRetired, "peer '%.64s'", name_.c_str());
     }
     return {};

@@ -172,6 +172,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
   void fail_locked(ErrorCode code, std::int32_t native_errno);
   void set_success_if_done_locked();
   void finish_if_done(std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] bool notification_is_next_locked() const;
+  [[nodiscard]] bool all_retired_locked() const;
   [[nodiscard]] Outcome outcome_locked() const;
 
   const std::shared_ptr<const Prepared> prepared_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/planted.hpp"
 #include "base/result.hpp"
 #include "peer/peer.hpp"
 #include "policy/route_table.hpp"
@@ -26,7 +27,9 @@ struct WorkLimit {
   std::uint64_t bytes_max = 0;
   std::uint32_t calls_max = 0;
 
-  [[nodiscard]] bool exhausted() const noexcept { return bytes_max == 0 || calls_max == 0; }
+  [[nodiscard]] bool exhausted() const noexcept {
+    return (bytes_max == 0 || calls_max == 0) && !base::planted(base::Bug::kUnboundedStep);
+  }
   void spend(std::uint64_t bytes) noexcept {
     bytes_max -= bytes < bytes_max ? bytes : bytes_max;
     calls_max -= calls_max > 0 ? 1 : 0;

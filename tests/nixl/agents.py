@@ -178,6 +178,9 @@ class Worker:
         self.blocks[key] = Block(size, seed, offset)
         return self.blocks[key].address
 
+    def blocks_address(self, key: str) -> int:
+        return self.blocks[key].address
+
     def fill(self, key: str, seed: int) -> None:
         self.blocks[key].data[:] = pattern(self.blocks[key].size, seed)
 
@@ -356,6 +359,9 @@ class Worker:
     def confirm_fenced(self, peer: int) -> int:
         return self.probe_library.orbite_probe_confirm_fenced(ctypes.c_uint64(peer))
 
+    def confirm_epoch_fenced(self, epoch: str) -> int:
+        return self.probe_library.orbite_probe_confirm_epoch(bytes.fromhex(epoch))
+
     def result(self, request: int) -> dict[str, int]:
         """Of a request's current execution, without progress; {"error": status} for a handle that
         is gone."""
@@ -367,13 +373,20 @@ class Worker:
     # What is left of an engine in this process
 
     def engine_threads(self) -> int:
-        names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
-        return names.count("orbite")
+        count = 0
+        for task in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(OSError):  # it ends while we look
+                count += (task / "comm").read_text().strip() == "orbite"
+        return count
 
     def bridge_is_mapped(self) -> bool:
         return "liborbite_nixl" in Path("/proc/self/maps").read_text()
 
     # Helpers of tests
+
+    def wall_clock_looks(self) -> int:
+        """How often this process asked clock_shim.c for the time of day."""
+        return ctypes.CDLL(None).orbite_clock_looks()
 
     def bind_port(self) -> int:
         """Listens on a port of loopback for as long as the process lives."""

@@ -10,6 +10,7 @@ import pytest
 
 import agents
 from agents import AgentProcess, config_json
+from hosts import cables
 from proxy import Proxy
 
 
@@ -35,6 +36,13 @@ def start():
     yield start_agent
     for process in started:
         process.close()
+
+
+@pytest.fixture
+def cable():
+    """make(here, there): two hosts with these addresses on the ends of one cable."""
+    with cables() as make:
+        yield make
 
 
 @pytest.fixture(scope="session")
@@ -89,6 +97,15 @@ def make_pair(start):
     return lambda size=1 << 16, **options: Pair(start, size, **options)
 
 
+# How long the cable is pinched is the test's affair, also on a machine that stands still.
+PATIENT = {"progress_timeout_ms": 600_000}
+
+
+def patient_config(**sections: dict) -> str:
+    """As config_json; whoever waits in the middle of a frame waits for long."""
+    return config_json(**(sections | {"tcp": PATIENT | sections.get("tcp", {})}))
+
+
 class ProxiedPair(Pair):
     """A pair whose `here` reaches `there` through a proxy. The engines can be asked."""
 
@@ -98,8 +115,8 @@ class ProxiedPair(Pair):
         advertised = {"addresses": ["127.0.0.1"], "port": self.proxy.port}
         try:
             super().__init__(
-                start, size, probe=probe, here_config=config_json(**(here or {})),
-                there_config=config_json(**({"advertise": advertised} | (there or {}))))
+                start, size, probe=probe, here_config=patient_config(**(here or {})),
+                there_config=patient_config(**({"advertise": advertised} | (there or {}))))
         except BaseException:
             self.proxy.close()
             raise

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from agents import config_json
-from conftest import repeats, until
+from conftest import patient_config, repeats, until
 
 SIZE = 1 << 20
 IMPATIENT = {"close": {"timeout_ms": 20}}
@@ -22,7 +21,7 @@ def test_n06_shutdown_with_a_receipt_withheld(make_proxied_pair, start, probe):
     goes on in quarantine: library, thread and memory stay, it says so once. The receipt ends it."""
     pair = make_proxied_pair(SIZE)
     for round_ in repeats(50):
-        agent = start(f"leaver-{round_}", config=config_json(**IMPATIENT), probe=probe)
+        agent = start(f"leaver-{round_}", config=patient_config(**IMPATIENT), probe=probe)
         address = meet(agent, pair)
         request = agent.prepare("WRITE", [(address, SIZE)], pair.remote((0, SIZE)), "there", b"end")
         assert agent.run(request, b"warm") == "DONE"
@@ -52,7 +51,7 @@ def test_n06_process_ends_with_a_receipt_withheld(make_proxied_pair, start, prob
     its own memory back."""
     pair = make_proxied_pair(SIZE)
     for round_ in repeats(50):
-        agent = start(f"leaver-{round_}", config=config_json(**IMPATIENT), probe=probe)
+        agent = start(f"leaver-{round_}", config=patient_config(**IMPATIENT), probe=probe)
         address = meet(agent, pair)
         request = agent.prepare("WRITE", [(address, SIZE)], pair.remote((0, SIZE)), "there")
         assert agent.run(request) == "DONE"
@@ -75,7 +74,7 @@ def test_n06_target_leaves_while_it_is_written_to(make_proxied_pair, start, prob
     receiving and only then gives the memory up. The writer's end is its FIN: an error, drained."""
     pair = make_proxied_pair(SIZE)
     for round_ in repeats(50):
-        target = start(f"target-{round_}", probe=probe, config=config_json(
+        target = start(f"target-{round_}", probe=probe, config=patient_config(
             advertise={"addresses": ["127.0.0.1"], "port": pair.proxy.port}, **IMPATIENT))
         pair.proxy.target = int(target.info()["listen"].rpartition(":")[2])
         address = target.allocate("block", SIZE, round_)

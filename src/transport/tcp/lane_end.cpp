@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/assert.hpp"
+#include "base/planted.hpp"
 #include "transport/tcp/lane.hpp"
 
 namespace orbite::transport::tcp {
@@ -114,12 +115,22 @@ void Lane::lost(ErrorCode code, int native_errno, const char* what) {
           native_errno);
   environment_.counters.lanes_failed.add();
   withdraw_untouched(code, native_errno);
+  std::erase_if(in_flight_, [this](const Frame& frame) {
+    const bool replays =
+        base::planted(base::Bug::kReplayAfterUnknown) && frame.slice != nullptr && !frame.completed;
+    if (replays) {
+      channel_.push(*frame.slice);
+    }
+    return replays;
+  });
   complete_all(true, code, native_errno);
   // Descriptions and drains hold nothing.
   std::erase_if(in_flight_, [](const Frame& frame) { return frame.slice == nullptr; });
   close_socket();
   send_.clear();
   state_ = in_flight_.empty() ? State::kClosed : State::kLost;
+  stuck_code_ = code;
+  stuck_errno_ = native_errno;
   reset_by_peer_ = native_errno == ECONNRESET || native_errno == EPIPE;
   if (class_ == wire::LaneClass::kControl) {
     retry_after_ns_ = environment_.clock.now_ns() + kRetryDrain;

@@ -9,6 +9,7 @@
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
+#include "base/planted.hpp"
 #include "wire/envelope.hpp"
 
 namespace orbite::transport::tcp {
@@ -258,7 +259,8 @@ bool ServedLane::parse_hello() {
       end(End::kRejected, valid.error().message().c_str());
       return false;
     }
-  } else if (hello_.expected_epoch != environment_.epoch) {
+  } else if (hello_.expected_epoch != environment_.epoch &&
+             !base::planted(base::Bug::kSkipEpochCheck)) {
     status = ErrorCode::kPeerEpochChanged;
   } else {
     status = callbacks_.admit(hello_);
@@ -369,6 +371,9 @@ bool ServedLane::parse_tables() {
     }
     sink_left_ = refusal_ != ErrorCode::kOk ? header_.payload_bytes : 0;
     phase_ = refusal_ != ErrorCode::kOk ? Phase::kSink : Phase::kPayload;
+    if (base::planted(base::Bug::kAckBeforeFrameConsumed) && header_.trailer_bytes == 0) {
+      acknowledge_write();
+    }
     return true;
   }
   if (type == wire::FrameType::kDescribe) {
@@ -442,10 +447,16 @@ void ServedLane::serve_write_end() {
     begin_trailer();
     return;
   }
+  if (!base::planted(base::Bug::kAckBeforeFrameConsumed)) {
+    acknowledge_write();
+  }
+  next_frame();
+}
+
+void ServedLane::acknowledge_write() {
   const bool ok = refusal_ == ErrorCode::kOk;
   respond(wire::ResponseType::kWriteAck, refusal_,
           ok ? RemoteEffect::kComplete : RemoteEffect::kNone, ok ? header_.payload_bytes : 0, 0);
-  next_frame();
 }
 
 void ServedLane::serve_trailer_frame() {

@@ -116,6 +116,7 @@ class ServedLane {
   void serve_read(ErrorCode refusal);
   bool parse_trailer_sink();
   void serve_write_end();
+  void acknowledge_write();
   void begin_trailer();
   bool grow_trailer();
   void sink_trailer(ErrorCode refusal);

@@ -113,6 +113,13 @@ ORBITE_NIXL_API int orbite_probe_confirm_fenced(uint64_t peer) {
   return (int)real(engines[0], peer, NULL);
 }
 
+/* The same about a life of a peer, by the ORBITE_NIXL_EPOCH_BYTES of its epoch. */
+ORBITE_NIXL_API int orbite_probe_confirm_epoch(const unsigned char* epoch) {
+  orbite_nixl_status_t (*real)(orbite_nixl_engine_t, const uint8_t*, orbite_nixl_error_t*);
+  REAL(real, "orbite_nixl_epoch_confirm_fenced");
+  return (int)real(engines[0], epoch, NULL);
+}
+
 /* The result of a request of the first engine, without progress, as JSON; its length, or the
  * negative status. */
 ORBITE_NIXL_API int orbite_probe_result(uint64_t request, char* buffer, size_t capacity) {
