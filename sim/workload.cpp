@@ -26,6 +26,7 @@ void Workload::begin() {
   left_ = world_.options.ops;
   introduce();
   for (const auto& host : world_.hosts) {
+    host->forgetful = random_.chance(200);
     next_step(*host);
   }
 }
@@ -56,7 +57,7 @@ void Workload::next_step(Host& host) {
       return;
     }
     --left_;
-    if (world_.now_ns() >= host.paused_until_ns) {
+    if (world_.now_ns() >= host.application_until_ns) {
       step(host);
     }
     next_step(host);
@@ -94,7 +95,7 @@ void Workload::step(Host& host) {
   }
   ++world_.stats.operations;
   if (host.state == Host::State::kClosing) {
-    close(host, random_.chance(500) ? 0 : random_.size(10 * base::kMillisecond));
+    close(host, random_.chance(500) ? 0 : random_.span(10 * base::kMillisecond));
     return;
   }
   std::uint32_t total = 0;
@@ -203,7 +204,7 @@ void Workload::connect_peer(Host& host) {
   }
   const Handle handle = host.peers[random_.below(host.peers.size())].handle;
   const base::Nanoseconds timeout_ns =
-      random_.chance(200) ? 0 : random_.size(100 * base::kMillisecond);
+      random_.chance(200) ? 0 : random_.span(100 * base::kMillisecond);
   Result<void> connected;
   {
     const World::Call call(world_, host);
@@ -235,7 +236,7 @@ void Workload::fence_dead(Host& host) {
 }
 
 /// A handle for that life: one that the application holds, or a new one.
-std::optional<Handle> Workload::name_peer(Host& host, const Life& life) {
+std::optional<Handle> Workload::name_peer(Host& host, Life life) {
   for (const PeerModel& peer : host.peers) {
     if (peer.life == life && !peer.retired) {
       return peer.handle;
@@ -262,14 +263,10 @@ std::optional<Handle> Workload::name_peer(Host& host, const Life& life) {
 }
 
 /// An operator knows that this life is over, and says so.
-void Workload::confirm_fenced(Host& host, const Life& life) {
+void Workload::confirm_fenced(Host& host, Life life) {
   const World::Call call(world_, host);
   const std::optional<Handle> handle = name_peer(host, life);
   if (!handle) {
-    if (host.state == Host::State::kClosing) {
-      // A closing engine takes no new peer, and the application has let go of the one it had.
-      world_.kill(host);
-    }
     return;
   }
   const auto fenced = host.engine->confirm_peer_fenced(*handle);
@@ -353,6 +350,13 @@ void Workload::notify(Host& host) {
                     peer.life.host, ull(notification->id), text_of(sent));
 }
 
+/// Some applications look into their mailbox at the end only: it gets full.
+void Workload::receive_some(Host& host) {
+  if (!host.forgetful) {
+    receive(host);
+  }
+}
+
 void Workload::receive(Host& host) {
   const World::Call call(world_, host);
   while (auto message = host.engine->receive_notification()) {
@@ -398,7 +402,7 @@ void Workload::close_some(Host& host) {
     registration->deregistered = true;
   }
   host.state = Host::State::kClosing;
-  close(host, random_.chance(500) ? 0 : random_.size(10 * base::kMillisecond));
+  close(host, random_.chance(500) ? 0 : random_.span(10 * base::kMillisecond));
 }
 
 bool Workload::close(Host& host, base::Nanoseconds timeout_ns) {
@@ -425,7 +429,7 @@ bool Workload::close(Host& host, base::Nanoseconds timeout_ns) {
     }
   }
   world_.destroy_closed(host);
-  world_.scheduler.after(random_.size(kRestartMax), Layer::kFault, [this, &host] {
+  world_.scheduler.after(random_.span(kRestartMax), Layer::kFault, [this, &host] {
     if (host.state == Host::State::kDown && !world_.stop_restarts) {
       ++world_.stats.restarts;
       world_.start(host);

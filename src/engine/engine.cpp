@@ -74,7 +74,8 @@ TransferEngine::~TransferEngine() {
   }
   // The worker does not exist in a forked child and its locks may be held for ever: touch nothing.
   if (!impl_->check_process()) {
-    (void)impl_.release();
+    const Impl* const left = impl_.release();
+    static_cast<void>(left);
     return;
   }
   CloseStatus status = impl_->close(impl_->options.config.close.timeout_ms * base::kMillisecond);
