@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# orbite_add_planted_library(room...): orbite_planted, the engine for tests alone, whose listed rooms
-# have the planted bugs of src/base/planted_bugs.def in them; it takes the others as they are. What
-# the others include of these rooms must not ask planted(). Each folder is one translation unit, so
-# that it costs little to compile; served_*.cpp is apart because it shares names with lane.cpp.
+# orbite_add_planted_library(room...): orbite_planted, the engine for tests alone: the listed rooms
+# with the planted bugs of src/base/planted_bugs.def in them. It takes the others as they are, so
+# these must not ask planted(). Each folder is one translation unit, so that it costs little to
+# compile: an anonymous name may be used once in it. served_*.cpp is a unit of its own, because it
+# shares names with lane.cpp.
 function(orbite_add_planted_library)
   set(sources "${CMAKE_SOURCE_DIR}/src/base/planted.cpp")
   foreach(room IN LISTS ARGN)

@@ -65,14 +65,13 @@ class SimTransport final : public transfer::Transport, private transfer::Complet
  public:
   struct World {
     /// The far side of an epoch: where loans for its ranges are taken; nullptr: it is gone.
-    std::function<memory::Registry*(const base::SourceEpoch&)> registry_of = {};
+    std::function<memory::Registry*(const base::SourceEpoch&)> registry_of;
     /// Takes a notification at the far side.
-    std::function<Result<void>(const transfer::Execution&)> deliver = {};
-    std::function<void(const Access&)> on_access = {};  ///< may be empty
-    /// It enters the wire; may be empty.
-    std::function<void(const transfer::Slice&)> on_enter = {};
-    /// Instead of a draw from the script; may be empty.
-    std::function<Fate(const transfer::Slice&)> fate_of = {};
+    std::function<Result<void>(const transfer::Execution&)> deliver;
+    // These may be empty.
+    std::function<void(const Access&)> on_access = {};
+    std::function<void(const transfer::Slice&)> on_enter = {};  ///< it enters the wire
+    std::function<Fate(const transfer::Slice&)> fate_of = {};   ///< instead of a draw
   };
 
   SimTransport(transfer::Planner& planner, const Script& script, World world);
