@@ -13,6 +13,7 @@
 #include "base/assert.hpp"
 #include "base/log.hpp"
 #include "base/random.hpp"
+#include "base/waiter.hpp"
 #include "memory/registry.hpp"
 #include "notify/mailbox.hpp"
 #include "support/memory_network.hpp"
@@ -95,8 +96,9 @@ class TcpWorld {
     base::set_log_level(base::LogLevel::kOff);
     random.fill(epoch.bytes);
     random.fill(secret);
-    transport::tcp::Environment environment{network, clock, random, registry, counters, config,
-                                            "near",  epoch, secret, {},       0,        {}};
+    transport::tcp::Environment environment{network,  clock,  random, waiter, registry,
+                                            counters, config, "near", epoch,  secret,
+                                            {},       0,      {}};
     environment.deliver = [this](const wire::Envelope& envelope) {
       return mailbox.deliver(envelope.sender_name, envelope.message);
     };
@@ -135,6 +137,7 @@ class TcpWorld {
   Config config = small_config();
   test::MemoryNetwork network;
   base::ManualClock clock;
+  base::ThreadWaiter waiter;
   base::SeededRandom random{7};
   base::SourceEpoch epoch;
   wire::Secret secret{};
