@@ -107,7 +107,7 @@ TEST(RegistryAdd, StopsAtTheBudgetAndNamesIt) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::kBudgetExhausted);
   EXPECT_NE(refused.error().message().find(
-                "3 registrations held (1 live, 1 fenced, 1 unquiesced), limit 3"),
+                "3 of 3 held, 1 live, 1 fenced, 1 unquiesced (limits.registrations_max)"),
             std::string::npos)
       << refused.error().message();
   // A retirement makes room, a quarantined one never does.
