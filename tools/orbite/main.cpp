@@ -106,6 +106,29 @@ int start_sim(Arguments& arguments) {
   return run_sim(arguments.sim);
 }
 
+struct ConfigCommands {
+  CLI::App* check;
+  CLI::App* defaults;
+};
+
+ConfigCommands add_config_commands(CLI::App& config, Arguments& arguments) {
+  CLI::App* check = config.add_subcommand(
+      "check", "Write ok and exit with 0, or name all that is wrong and exit with 1");
+  check->add_option("file", arguments.checked_file, "Configuration file; - is standard input")
+      ->type_name("FILE")
+      ->required();
+  CLI::App* defaults =
+      config.add_subcommand("defaults", "Every key with its default, type, range and meaning");
+  CLI::Option* json =
+      defaults->add_flag("--json", arguments.json, "Write the document of all defaults");
+  CLI::Option* schema =
+      defaults->add_flag("--schema", arguments.schema, "Write the keys as JSON")->excludes(json);
+  defaults->add_flag("--markdown", arguments.markdown, "Write a page of Markdown")
+      ->excludes(json)
+      ->excludes(schema);
+  return {check, defaults};
+}
+
 int run(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("OrbiTE, a transfer engine and NIXL backend", "orbite");
@@ -120,20 +143,7 @@ int run(int argc, char** argv) {
 
   CLI::App* config = app.add_subcommand("config", "Check a configuration, or list every key");
   config->allow_extras();
-  CLI::App* check = config->add_subcommand(
-      "check", "Write ok and exit with 0, or name all that is wrong and exit with 1");
-  check->add_option("file", arguments.checked_file, "Configuration file; - is standard input")
-      ->type_name("FILE")
-      ->required();
-  CLI::App* defaults =
-      config->add_subcommand("defaults", "Every key with its default, type, range and meaning");
-  CLI::Option* json =
-      defaults->add_flag("--json", arguments.json, "Write the document of all defaults");
-  CLI::Option* schema =
-      defaults->add_flag("--schema", arguments.schema, "Write the keys as JSON")->excludes(json);
-  defaults->add_flag("--markdown", arguments.markdown, "Write a page of Markdown")
-      ->excludes(json)
-      ->excludes(schema);
+  const ConfigCommands of_config = add_config_commands(*config, arguments);
 
   CLI::App* telemetry = app.add_subcommand(
       "telemetry", "Every metric, as an engine that has done nothing shows it to Prometheus");
@@ -141,7 +151,8 @@ int run(int argc, char** argv) {
 
   const CLI::App* sim = add_sim(app, arguments);
 
-  for (CLI::App* command : {info, check, defaults, telemetry, app.get_subcommand("sim")}) {
+  for (CLI::App* command :
+       {info, of_config.check, of_config.defaults, telemetry, app.get_subcommand("sim")}) {
     command->allow_extras(false);
   }
   try {
@@ -168,10 +179,10 @@ int run(int argc, char** argv) {
   if (command == info) {
     return run_info(arguments.config_file, format);
   }
-  if (command == check) {
+  if (command == of_config.check) {
     return run_config_check(arguments.checked_file);
   }
-  if (command == defaults) {
+  if (command == of_config.defaults) {
     return run_config_defaults(format);
   }
   if (command == telemetry) {

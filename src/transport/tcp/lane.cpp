@@ -169,8 +169,9 @@ void Lane::fall_silent() {
     lost(ErrorCode::kPeerSilent, 0, "drain");
     return;
   }
-  log_end(base::LogLevel::kWarn, "no answer; asking over another connection",
-          ErrorCode::kPeerSilent, 0);
+  // Once for the peer, not for each of its lanes.
+  log_end(channel_.begin_silence() ? base::LogLevel::kWarn : base::LogLevel::kDebug,
+          "no answer; asking over another connection", ErrorCode::kPeerSilent, 0);
   withdraw_untouched(ErrorCode::kPeerSilent, 0);
   complete_all(false, ErrorCode::kPeerSilent, 0);
   if (base::planted(base::Bug::kLocalTimeoutAsProof)) {

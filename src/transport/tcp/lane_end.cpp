@@ -138,6 +138,7 @@ void Lane::lost(ErrorCode code, int native_errno, const char* what) {
 }
 
 void Lane::end_unproved() {
+  channel_.end_silence();
   complete_all(true, ErrorCode::kPeerDisconnected, 0);
   close_socket();
   send_.clear();

@@ -350,6 +350,7 @@ bool Lane::finish_front(const wire::ResponseHeader& header) {
   in_flight_.pop_front();
   if (state_ == State::kSilent && in_flight_.empty()) {
     state_ = State::kReady;
+    channel_.end_silence();
   }
   const auto code = static_cast<ErrorCode>(header.status);
   switch (front.kind) {
