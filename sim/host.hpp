@@ -22,7 +22,6 @@ struct PeerModel {
   Handle handle;
   Life life;
   bool retired = false;
-  bool fenced = false;  ///< the operator has said so
 };
 
 /// A range of a peer as an application has imported it.

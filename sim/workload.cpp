@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "wire/metadata.hpp"
+
 namespace orbite::sim {
 namespace {
 
@@ -229,47 +231,24 @@ void Workload::retire_peer(Host& host) {
 void Workload::fence_dead(Host& host) {
   for (const PeerModel& peer : host.peers) {
     if (!world_.alive(peer.life)) {
-      confirm_fenced(host, peer.life);
+      if (peer.retired || random_.chance(500)) {
+        confirm_fenced(host, peer.life);
+      } else {
+        const World::Call call(world_, host);
+        (void)host.engine->confirm_peer_fenced(peer.handle);
+      }
       return;
     }
   }
 }
 
-/// A handle for that life: one that the application holds, or a new one.
-std::optional<Handle> Workload::name_peer(Host& host, Life life) {
-  for (const PeerModel& peer : host.peers) {
-    if (peer.life == life && !peer.retired) {
-      return peer.handle;
-    }
-  }
-  const auto blob = std::find_if(world_.blobs.begin(), world_.blobs.end(),
-                                 [&](const World::Blob& known) { return known.life == life; });
-  const std::string name = world_.host(life.host).name();
-  auto handle = host.engine->import_peer(name, blob->bytes);
-  for (std::size_t i = 0; !handle && i < host.peers.size(); ++i) {
-    if (!host.peers[i].retired && handle.error().code() == ErrorCode::kBudgetExhausted) {
-      host.peers[i].retired = true;
-      (void)host.engine->retire_peer(host.peers[i].handle);
-      handle = host.engine->import_peer(name, blob->bytes);
-    }
-  }
-  if (!handle) {
-    world_.trace.note(world_.now_ns(), "host%u cannot name host%u to fence it: %s", host.index,
-                      life.host, text_of(handle));
-    return std::nullopt;
-  }
-  host.peers.push_back({*handle, life});
-  return *handle;
-}
-
 /// An operator knows that this life is over, and says so.
 void Workload::confirm_fenced(Host& host, Life life) {
+  const auto blob = std::find_if(world_.blobs.begin(), world_.blobs.end(),
+                                 [&](const World::Blob& known) { return known.life == life; });
+  const auto connection = wire::decode_connection(blob->bytes, wire::Profile::kMemory);
   const World::Call call(world_, host);
-  const std::optional<Handle> handle = name_peer(host, life);
-  if (!handle) {
-    return;
-  }
-  const auto fenced = host.engine->confirm_peer_fenced(*handle);
+  const auto fenced = host.engine->confirm_epoch_fenced(connection.value().epoch.bytes);
   world_.trace.note(world_.now_ns(), "host%u is told that life %u of host%u is over: %s",
                     host.index, life.number, life.host, text_of(fenced));
 }

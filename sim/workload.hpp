@@ -70,7 +70,6 @@ class Workload {
                    const RegistrationPtr& local);
   std::optional<std::uint64_t> find_room(const ClaimMap& claims, std::uint64_t begin,
                                          std::uint64_t end, std::uint64_t length);
-  std::optional<Handle> name_peer(Host& host, Life life);
   NotificationPtr new_notification(Host& host, const Life& to);
   std::vector<std::uint8_t> message_of(const NotificationModel& notification);
   Host& remote_host(const RequestModel& request) { return world_.host(request.peer.host); }
