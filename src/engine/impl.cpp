@@ -86,7 +86,10 @@ Result<void> TransferEngine::Impl::start() {
   ORBITE_TRY(start_tcp());
   ORBITE_ASSIGN_OR_RETURN(connection_, make_connection_blob());
   connection_blob = wire::encode(connection_);
-  worker_ = platform::start_thread("orbite", [this] { run_worker(); });
+  worker_ = platform::start_thread("orbite", [this] {
+    run_worker();
+    worker_ended_.store(true, std::memory_order_release);
+  });
   base::log(base::LogLevel::kInfo, "engine '%.64s' of epoch %s %s%s", options.name.c_str(),
             base::to_hex(epoch_.bytes).c_str(),
             tcp_ != nullptr ? "listens on " : "does not listen: ",
@@ -415,8 +418,9 @@ Result<void> TransferEngine::Impl::check_repostable(const Request& request) cons
     }
     const Outcome last = request.execution->outcome();
     if (last.logical != Logical::kSuccess) {
-      return fail(ErrorCode::kNotRepostable, "the last execution ended with: %s",
-                  error_text(last.code).data());
+      const std::string_view text = error_text(last.code);
+      return fail(ErrorCode::kNotRepostable, "the last execution ended with: %.*s",
+                  static_cast<int>(text.size()), text.data());
     }
   }
   ORBITE_TRY(request.prepared->peer->check_live());
