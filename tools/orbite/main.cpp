@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
 #include "commands.hpp"
+#include "platform/system.hpp"
 
 namespace orbite::tool {
 
@@ -63,6 +65,21 @@ const CLI::App* chosen_command(const CLI::App& app) {
   write_error(problem + "; commands of " + name + ": " + names_of_commands(app) + " (see " + name +
               " --help)");
   return nullptr;
+}
+
+/// ORBITE_LOG, as the library reads it. False, with a message, for what is no level.
+bool apply_log_level() {
+  const std::optional<std::string> text = platform::environment_log_level();
+  if (!text.has_value() || text->empty()) {
+    return true;
+  }
+  base::LogLevel level{};
+  if (!base::parse_log_level(*text, level)) {
+    write_error("ORBITE_LOG is '" + *text + "'; allowed: trace, debug, info, warn, error, off");
+    return false;
+  }
+  base::set_log_level(level);
+  return true;
 }
 
 int run(int argc, char** argv) {
@@ -139,7 +156,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return orbite::tool::run(argc, argv);
+    return orbite::tool::apply_log_level() ? orbite::tool::run(argc, argv)
+                                           : orbite::tool::kExitUsage;
   } catch (const std::exception& exception) {
     orbite::tool::write_error(exception.what());
     return orbite::tool::kExitFailed;
