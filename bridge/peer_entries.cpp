@@ -20,7 +20,6 @@ Result<std::string_view> peer_name(const char* name, std::size_t name_bytes) {
 }  // namespace
 }  // namespace orbite::bridge
 
-using orbite::ErrorCode;
 using orbite::Handle;
 using orbite::Result;
 using orbite::bridge::check_pointer;
