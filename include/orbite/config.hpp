@@ -72,6 +72,8 @@ struct Config {
     std::uint64_t descriptors_max = std::uint64_t{1} << 26;
     std::uint64_t bytes_in_flight_max = std::uint64_t{1} << 40;
     std::uint64_t ranges_max = std::uint64_t{1} << 22;
+    /// Of the process; no engine is made while there are more.
+    std::uint64_t quarantined_engines_max = 64;
     friend bool operator==(const Limits&, const Limits&) = default;
   };
   struct Notifications {

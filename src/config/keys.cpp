@@ -171,6 +171,9 @@ constexpr std::array kKeySpecs = {
             "bytes of all posted requests together"),
     integer(ORBITE_KEY(limits.ranges_max), {1, 67'108'864},
             "remote memory ranges imported from the metadata of peers"),
+    integer(ORBITE_KEY(limits.quarantined_engines_max), {0, 1'024},
+            "engines of the process that were given up while something could still touch their "
+            "buffers; while there are more, no further engine is made"),
 
     integer(ORBITE_KEY(notifications.message_bytes_max), {1, 16 * kMiB, "bytes"},
             "longest notification that is sent or accepted",

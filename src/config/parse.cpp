@@ -260,6 +260,7 @@ bool Binder::refuse_type(const Value& value) {
       allowed = "an object";
       break;
     case Level::kKeys:
+      ORBITE_CHECK(spec_ != nullptr);  // the value of an unknown key is passed over
       allowed = wanted(*spec_, spec_->field(config_));
       break;
     case Level::kList:

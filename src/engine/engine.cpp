@@ -3,14 +3,13 @@
 
 #include <array>
 #include <atomic>
-#include <mutex>
 #include <new>
 #include <system_error>
-#include <vector>
 
 #include "base/log.hpp"
 #include "engine/impl.hpp"
 #include "engine/process.hpp"
+#include "engine/quarantine.hpp"
 #include "platform/system.hpp"
 
 namespace orbite {
@@ -19,15 +18,6 @@ namespace {
 /// How long the destructor lets go of what peers do with our memory, once the close's own time is
 /// over. Cutting them off is always safe for us: we stop receiving.
 constexpr std::uint64_t kAbortTimeoutNs = base::kSecond;
-
-/// The quarantine: what is in it is never destroyed, not even at the end of the process, where its
-/// worker may still run.
-void keep_for_ever(const void* engine) {
-  static std::mutex mutex;
-  static auto* const quarantine = new std::vector<const void*>();
-  const std::lock_guard lock(mutex);
-  quarantine->push_back(engine);
-}
 
 std::array<std::atomic<std::uint64_t>, policy::kTransportKinds>& route_counts() noexcept {
   static std::array<std::atomic<std::uint64_t>, policy::kTransportKinds> counts{};
@@ -57,6 +47,14 @@ std::string process_routes() {
 const char* version() noexcept { return ORBITE_VERSION; }
 
 Result<std::unique_ptr<TransferEngine>> TransferEngine::create(EngineOptions options) try {
+  const std::size_t quarantined = Quarantine::of_process().size();
+  if (quarantined > options.config.limits.quarantined_engines_max) {
+    return fail(ErrorCode::kBudgetExhausted,
+                "quarantine: %zu engines of this process have work whose end nobody has proved, "
+                "%llu are allowed (limits.quarantined_engines_max)",
+                quarantined,
+                static_cast<unsigned long long>(options.config.limits.quarantined_engines_max));
+  }
   auto impl = std::make_unique<Impl>(std::move(options), system_environment());
   ORBITE_TRY(impl->start());
   return std::unique_ptr<TransferEngine>(new TransferEngine(std::move(impl)));
@@ -92,7 +90,8 @@ TransferEngine::~TransferEngine() {
     platform::pin_library();
     impl_->enter_quarantine();
     // Its worker goes on seeking the proof: owners, charges and code stay.
-    keep_for_ever(impl_.release());
+    const std::shared_ptr<Impl> kept(std::move(impl_));
+    Quarantine::of_process().keep(kept, [&engine = *kept] { return engine.worker_ended(); });
     return;
   }
   base::log(base::LogLevel::kInfo, "engine '%.64s' is closed", impl_->options.name.c_str());

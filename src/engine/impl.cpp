@@ -98,6 +98,7 @@ Result<void> TransferEngine::Impl::start() {
                               static_cast<std::uint32_t>(options.config.worker.priority_boost)),
                           std::memory_order_relaxed);
       run_worker();
+      worker_ended_.store(true, std::memory_order_release);
     });
   }
   base::log(base::LogLevel::kInfo, "engine '%.64s' of epoch %s %s%s", options.name.c_str(),
@@ -408,8 +409,9 @@ Result<void> TransferEngine::Impl::check_repostable(const Request& request) cons
     }
     const Outcome last = request.execution->outcome();
     if (last.logical != Logical::kSuccess) {
-      return fail(ErrorCode::kNotRepostable, "the last execution ended with: %s",
-                  error_text(last.code).data());
+      const std::string_view text = error_text(last.code);
+      return fail(ErrorCode::kNotRepostable, "the last execution ended with: %.*s",
+                  static_cast<int>(text.size()), text.data());
     }
   }
   ORBITE_TRY(request.prepared->peer->check_live());

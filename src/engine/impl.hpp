@@ -95,6 +95,10 @@ class TransferEngine::Impl {
   /// What is lent to executions that are unresolved is never called retired from here on: nobody
   /// may be there any more to be told.
   void enter_quarantine();
+  /// Nothing runs here any more. For the quarantine.
+  [[nodiscard]] bool worker_ended() const noexcept {
+    return worker_ended_.load(std::memory_order_acquire);
+  }
 
   [[nodiscard]] std::string info_json() const;
   [[nodiscard]] Telemetry telemetry() const;
@@ -210,6 +214,8 @@ class TransferEngine::Impl {
   std::atomic<bool> closing_{false};
   std::atomic<bool> abort_served_{false};
   std::atomic<bool> stop_worker_{false};
+  /// The worker's last word; release, so that whoever sees it may destroy everything.
+  std::atomic<bool> worker_ended_{false};
   std::atomic<bool> worker_sleeps_{false};
   std::atomic<bool> work_left_{false};
   std::atomic<base::Nanoseconds> local_caller_ns_{0};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/impl.hpp"
+#include "engine/quarantine.hpp"
 
 namespace orbite {
 namespace {
@@ -66,6 +67,9 @@ std::vector<BudgetTelemetry> TransferEngine::Impl::budget_telemetry() const {
       {"inbox_bytes", "notifications.inbox_bytes_max", mailbox.bytes(),
        config.notifications.inbox_bytes_max, counters.notifications_refused.value()},
   };
+  // Created ones that were refused have no engine to tell of it.
+  budgets.push_back({"quarantined_engines", "limits.quarantined_engines_max",
+                     Quarantine::of_process().size(), config.limits.quarantined_engines_max, 0});
   if (tcp_ != nullptr) {
     budgets.push_back({"served_lanes", "tcp.served_lanes_max", tcp_->proved_lanes(),
                        config.tcp.served_lanes_max, tcp_->lanes_out_of_room()});

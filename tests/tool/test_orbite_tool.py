@@ -350,6 +350,26 @@ def test_info_prefers_the_file_of_the_command_line(write) -> None:
     assert shown["configuration"] == str(path)
 
 
+def test_log_level_of_the_environment_shows_the_life_of_an_engine(write) -> None:
+    path = write(LOOPBACK)
+    done = orbite("info", "--json", "--config", path, ORBITE_LOG="info")
+    assert done.returncode == 0
+    shown = json.loads(done.stdout)
+    lines = [line.split(" info: ")[1] for line in done.stderr.splitlines()]
+    assert lines == [
+        f"engine 'orbite-info' of epoch {shown['epoch']} listens on {shown['listen']}",
+        "engine 'orbite-info' closes, 0 executions are under way",
+        "engine 'orbite-info' is closed",
+    ]
+    assert orbite("info", "--config", path).stderr == ""
+
+
+def test_log_level_that_is_none_is_refused() -> None:
+    assert fails(2, "info", ORBITE_LOG="loud") == (
+        "orbite: ORBITE_LOG is 'loud'; allowed: trace, debug, info, warn, error, off\n"
+    )
+
+
 def test_info_refuses_a_bad_configuration(write) -> None:
     path = write({"listen": {"prot": 1}})
     expected = "orbite: invalid configuration: listen.prot: unknown key; did you mean listen.port?"

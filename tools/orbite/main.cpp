@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
 #include "commands.hpp"
+#include "platform/system.hpp"
 
 namespace orbite::tool {
 
@@ -129,6 +131,21 @@ ConfigCommands add_config_commands(CLI::App& config, Arguments& arguments) {
   return {check, defaults};
 }
 
+/// ORBITE_LOG, as the library reads it. False, with a message, for what is no level.
+bool apply_log_level() {
+  const std::optional<std::string> text = platform::environment_log_level();
+  if (!text.has_value() || text->empty()) {
+    return true;
+  }
+  base::LogLevel level{};
+  if (!base::parse_log_level(*text, level)) {
+    write_error("ORBITE_LOG is '" + *text + "'; allowed: trace, debug, info, warn, error, off");
+    return false;
+  }
+  base::set_log_level(level);
+  return true;
+}
+
 int run(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("OrbiTE, a transfer engine and NIXL backend", "orbite");
@@ -196,7 +213,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return orbite::tool::run(argc, argv);
+    return orbite::tool::apply_log_level() ? orbite::tool::run(argc, argv)
+                                           : orbite::tool::kExitUsage;
   } catch (const std::exception& exception) {
     orbite::tool::write_error(exception.what());
     return orbite::tool::kExitFailed;

@@ -115,8 +115,9 @@ void LocalTransport::copy(transfer::Slice& slice) {
   ORBITE_CHECK(left == 0);
   result.prefix_bytes = slice.bytes;
   result.effect = RemoteEffect::kComplete;
-  if (slice.carries_notification) {
-    if (auto delivered = deliver_(*execution.notification()); delivered) {
+  const auto& notification = execution.notification();
+  if (slice.carries_notification && notification.has_value()) {
+    if (auto delivered = deliver_(*notification); delivered) {
       result.notification_delivered = true;
     } else {
       result.code = ErrorCode::kNotificationFailed;

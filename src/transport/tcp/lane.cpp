@@ -13,7 +13,7 @@
 namespace orbite::transport::tcp {
 namespace {
 
-constexpr std::size_t kReceiveBufferBytes = 16 * 1024;
+constexpr std::size_t kReceiveBufferBytes = std::size_t{16} << 10;
 
 }  // namespace
 

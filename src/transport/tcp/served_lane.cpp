@@ -16,7 +16,7 @@ namespace orbite::transport::tcp {
 namespace {
 
 /// Holds the largest tables of a frame, so that they are parsed in place.
-constexpr std::size_t kReceiveBufferBytes = 32 * 1024;
+constexpr std::size_t kReceiveBufferBytes = std::size_t{32} << 10;
 constexpr std::size_t kPartsPerCall = 1024;
 /// About 20 us of them.
 constexpr int kMidFrameLooks = 48;
@@ -27,8 +27,10 @@ constexpr std::uint32_t kCallsOfLastLook = 8;
 /// Responses are sent when this much waits, or when no more requests are buffered.
 constexpr std::size_t kResponsesBytesMax = 4096;
 
-std::array<std::uint8_t, 64 * 1024>& sink_storage() {
-  thread_local std::array<std::uint8_t, 64 * 1024> storage;
+using Sink = std::array<std::uint8_t, std::size_t{64} << 10>;
+
+Sink& sink_storage() {
+  thread_local Sink storage;
   return storage;
 }
 

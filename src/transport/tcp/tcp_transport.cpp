@@ -330,7 +330,7 @@ void TcpTransport::make_room_for_handshake() {
       }
     }
   }
-  if (unproved >= environment_.config.tcp.handshakes_max) {
+  if (oldest != nullptr && unproved >= environment_.config.tcp.handshakes_max) {
     oldest->end(ServedLane::End::kRejected, "too many connections in their handshake");
     reap_served();
   }
@@ -589,12 +589,13 @@ void TcpTransport::forget_idle_channels() {
     const std::lock_guard lock(mutex_);
     for (auto it = channels_.begin(); it != channels_.end();) {
       const std::shared_ptr<Channel>& channel = it->second;
-      if (channel->listed.load(std::memory_order_acquire)) {
-        ++it;
-      } else if (channel->sockets() > 0) {
+      const bool listed = channel->listed.load(std::memory_order_acquire);
+      const bool connected = channel->sockets() > 0;
+      if (!listed && connected) {
         with_sockets.push_back(channel);
-        ++it;
-      } else if (channel.use_count() == 1 && !channel->busy() && channel->unproved() == 0) {
+      }
+      if (!listed && !connected && channel.use_count() == 1 && !channel->busy() &&
+          channel->unproved() == 0) {
         gone.push_back(std::move(it->second));
         it = channels_.erase(it);
       } else {
