@@ -130,8 +130,8 @@ def test_stopped_caller_takes_nobody_for_silent(pair):
 
 @pytest.mark.parametrize("operation", ["READ", "WRITE"])
 def test_slow_drain_is_not_silence(make_proxied_pair, operation):
-    """Bytes come a few at a time, for longer than the timeout in all: whoever receives them, we of a
-    READ, the target of a WRITE, waits for the rest. Progress is what counts."""
+    """Bytes come a few at a time, for longer than the timeout in all: whoever receives them, we of
+    a READ, the target of a WRITE, waits for the rest. Progress is what counts."""
     timeout_ms = 400
     hasty = {"tcp": {"progress_timeout_ms": timeout_ms}}
     pair = make_proxied_pair(MIB, **{"here" if operation == "READ" else "there": hasty})
@@ -258,8 +258,8 @@ def mend(agent) -> None:
 @pytest.mark.parametrize(("there_lost", "back_lost"), [(True, True), (True, False), (False, True)],
                          ids=["cut", "we are not heard", "we do not hear"])
 def test_cable_between_two_hosts(hosts, there_lost, back_lost):
-    """A cable that loses everything, or everything in one direction: no impression is proof. Mended,
-    the transfer ends, as an error, and work goes on."""
+    """A cable that loses everything, or everything in one direction: no impression is proof.
+    Mended, the transfer ends, as an error, and work goes on."""
     here, there, request = hosts
     cut(here, there_lost, back_lost)
     assert here.post(request) == "PROC"

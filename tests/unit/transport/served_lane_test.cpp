@@ -132,8 +132,15 @@ class Served {
   TcpNode node;
 };
 
+/// Ids only rise on a lane, so they rise everywhere.
+std::uint64_t next_frame_id() {
+  static std::uint64_t last = 0;
+  return ++last;
+}
+
 RawRequest request_of(wire::FrameType type) {
   RawRequest request;
+  request.header.frame_id = next_frame_id();
   request.header.type = static_cast<std::uint8_t>(type);
   return request;
 }
@@ -170,7 +177,8 @@ RawRequest access_of(wire::FrameType type, const Buffer& buffer, std::uint32_t b
   return request.fit();
 }
 
-std::optional<ErrorCode> ask(RawConnection& connection, const RawRequest& request) {
+std::optional<ErrorCode> ask(RawConnection& connection, RawRequest request) {
+  request.header.frame_id = next_frame_id();
   EXPECT_TRUE(connection.send(request));
   const auto response = connection.read_response();
   return response ? std::optional(response->status()) : std::nullopt;
@@ -459,12 +467,13 @@ TEST(ServedTurn, BufferedReadsDoNotPassItsLimitAndAreServedInTheNextTurns) {
   ASSERT_TRUE(serves(*lane));
   swallow = true;
   std::vector<std::uint8_t> bytes;
-  const RawRequest read = access_of(wire::FrameType::kRead, buffer, kEach);
+  RawRequest read = access_of(wire::FrameType::kRead, buffer, kEach);
   const auto put = [&bytes](const void* data, std::size_t size) {
     const auto* const from = static_cast<const std::uint8_t*>(data);
     bytes.insert(bytes.end(), from, from + size);
   };
   for (std::uint64_t i = 0; i < kReads; ++i) {
+    read.header.frame_id = next_frame_id();
     put(&read.header, sizeof(read.header));
     put(read.table.data(), read.table.size() * sizeof(read.table[0]));
     put(read.extents.data(), read.extents.size() * sizeof(read.extents[0]));
