@@ -53,7 +53,7 @@ struct RequestHeader {
   std::uint16_t table_count = 0;
   std::uint32_t extent_count = 0;
   std::uint32_t trailer_bytes = 0;
-  std::uint64_t frame_id = 0;       // chosen by the initiator, repeated in the response
+  std::uint64_t frame_id = 0;       // rises on a lane, from 1; repeated in the response
   std::uint64_t payload_bytes = 0;  // sum of the extents' lengths; in a READ they travel back
 };
 

@@ -7,12 +7,14 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/log.hpp"
 #include "base/random.hpp"
 #include "orbite/engine.hpp"
 #include "support/raw_peer.hpp"
@@ -34,6 +36,7 @@ Config config() {
   made.tcp.progress_timeout_ms = 400;
   made.tcp.handshakes_max = kHandshakesMax;
   made.notifications.message_bytes_max = kMessageMax;
+  made.notifications.inbox_bytes_max = 256 << 10;
   return made;
 }
 
@@ -56,6 +59,28 @@ bool wait_for(Condition condition) {
   }
   return true;
 }
+
+/// What is logged during its life.
+class LogLines {
+ public:
+  LogLines() {
+    base::set_log_sink([this](base::LogLevel /*level*/, std::string_view line) {
+      const std::lock_guard lock(mutex_);
+      text_ += std::string(line) + "\n";
+    });
+  }
+  LogLines(const LogLines&) = delete;
+  LogLines& operator=(const LogLines&) = delete;
+  ~LogLines() { base::set_log_sink(nullptr); }
+  [[nodiscard]] std::string text() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string text_;
+};
 
 class HostileInitiator : public ::testing::Test {
  protected:
@@ -385,6 +410,7 @@ void PrintTo(const Violation& it, std::ostream* out) { *out << it.name; }
 class Violator : public HostileInitiator, public ::testing::WithParamInterface<Violation> {};
 
 TEST_P(Violator, LosesItsLaneAndWritesNothing) {
+  const LogLines log;
   const auto before = memory_;
   const std::uint64_t resident = resident_bytes();
   const ConnectionPtr lane = admitted();
@@ -395,6 +421,24 @@ TEST_P(Violator, LosesItsLaneAndWritesNothing) {
   EXPECT_TRUE(wait_for([&] { return counter("protocol_violations") == 1; }));
   EXPECT_TRUE(before == memory_);
   EXPECT_LT(resident_bytes(), resident + (32 << 20));
+  const std::string told = log.text();
+  EXPECT_NE(told.find("connection from 'raw' at 127.0.0.1:"), std::string::npos) << told;
+}
+
+TEST_F(HostileInitiator, AFrameThatIsReplayedEndsItsLaneAndWritesNothing) {
+  const LogLines log;
+  const ConnectionPtr lane = admitted();
+  const RawRequest first = request(wire::FrameType::kWrite, 2, 0, 1000);
+  const RawRequest second = request(wire::FrameType::kWrite, 2, 5000, 1000);
+  EXPECT_EQ(ask(*lane, first), ErrorCode::kOk);
+  EXPECT_EQ(ask(*lane, second), ErrorCode::kOk);
+  std::fill(memory_[2].begin(), memory_[2].end(), std::uint8_t{9});
+  lane->send(first);
+  EXPECT_EQ(lane->read_to_end(), 0U) << "it was answered";
+  EXPECT_TRUE(wait_for([&] { return counter("protocol_violations") == 1; }));
+  EXPECT_EQ(std::count(memory_[2].begin(), memory_[2].end(), 9),
+            static_cast<std::ptrdiff_t>(kBytes));
+  EXPECT_NE(log.text().find("frame_id 101 after 102"), std::string::npos) << log.text();
 }
 
 template <typename Field>
@@ -418,6 +462,7 @@ const Violation kViolations[] = {
     with<std::uint32_t>("TrailerPastTheLongestMessage", &wire::RequestHeader::trailer_bytes,
                         wire::kEnvelopeMessageBytesMax + wire::kEnvelopeHeadBytes +
                             wire::kEnvelopeNameBytesMax + 1),
+    with<std::uint64_t>("NoFrameId", &wire::RequestHeader::frame_id, 0),
     {"EmptyExtent",
      [](RawRequest& it) {
        it.extents.push_back({0, 0, 0});
@@ -440,6 +485,7 @@ const Violation kViolations[] = {
     {"AnotherSenderEpoch",
      [](RawRequest& it) {
        it = {};
+       it.header.frame_id = 500;
        it.header.type = static_cast<std::uint8_t>(wire::FrameType::kNotify);
        it.trailer = wire::encode_envelope(wire::Envelope{{{9, 9}}, "raw", {}}).value();
        it.fit();
@@ -447,6 +493,7 @@ const Violation kViolations[] = {
     {"AnotherSenderName",
      [](RawRequest& it) {
        it = {};
+       it.header.frame_id = 500;
        it.header.type = static_cast<std::uint8_t>(wire::FrameType::kNotify);
        it.trailer =
            wire::encode_envelope(wire::Envelope{RawConnection::Identity{}.epoch, "friend", {}})
@@ -456,6 +503,52 @@ const Violation kViolations[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Frames, Violator, ::testing::ValuesIn(kViolations),
                          [](const auto& it) { return std::string(it.param.name); });
+
+// ---- Floods
+
+/// Sends the same kind of frame until the victim takes no more of them; how many.
+template <typename Make>
+std::uint64_t flood(RawConnection& lane, std::uint64_t frames_max, Make make) {
+  std::uint64_t sent = 0;
+  while (sent < frames_max && lane.offer(make())) {
+    ++sent;
+  }
+  return sent;
+}
+
+TEST_F(HostileInitiator, AFloodWhoseAnswersNobodyReadsIsStoppedAndBounded) {
+  const std::uint64_t resident = resident_bytes();
+  const ConnectionPtr lane = admitted();
+  constexpr std::uint64_t kFrames = 10'000'000;
+  const std::uint64_t sent = flood(*lane, kFrames, [&] {
+    RawRequest ping;
+    ping.header.type = static_cast<std::uint8_t>(wire::FrameType::kPing);
+    ping.header.frame_id = ++next_frame_;
+    return ping.fit();
+  });
+  EXPECT_LT(sent, kFrames) << "it takes in without end";
+  EXPECT_LT(resident_bytes(), resident + (64 << 20));
+  EXPECT_EQ(counter("protocol_violations"), 0U);
+}
+
+TEST_F(HostileInitiator, AFloodOfNotificationsFillsItsBudgetAndNoMore) {
+  const std::uint64_t resident = resident_bytes();
+  const ConnectionPtr lane = admitted();
+  const std::uint64_t budget = config().notifications.inbox_bytes_max;
+  const std::uint64_t enough = 2 * budget / kMessageMax;
+  for (std::uint64_t i = 0; i < enough; ++i) {
+    ASSERT_EQ(ask(*lane, notification(kMessageMax)), ErrorCode::kOk) << "nobody drains: the oldest "
+                                                                        "go";
+  }
+  EXPECT_LT(resident_bytes(), resident + budget + (32 << 20));
+  std::uint64_t kept = 0;
+  while (const auto message = victim_->receive_notification()) {
+    EXPECT_EQ(message->message.size(), kMessageMax);
+    ++kept;
+  }
+  EXPECT_LE(kept * kMessageMax, budget);
+  EXPECT_GT(kept, 0U);
+}
 
 // ---- Stalls
 

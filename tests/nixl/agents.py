@@ -425,6 +425,27 @@ class Worker:
         """How many of `rounds` transfers ended with DONE."""
         return sum(self.transfer(operation, local, remote, peer) == "DONE" for _ in range(rounds))
 
+    def time_of_end(self, number: int, seconds: float = 30.0) -> float:
+        """Polls until the transfer has ended, however; time.monotonic() then."""
+        end = time.monotonic() + seconds
+        try:
+            while self.poll(number) == "PROC" and time.monotonic() < end:
+                time.sleep(0)
+        except Exception:  # an error is an end
+            pass
+        return time.monotonic()
+
+    def timed_runs(self, number: int, seconds: float) -> list[float]:
+        """Runs a transfer again and again for so long; the seconds of each run."""
+        times = []
+        end = time.monotonic() + seconds
+        while (begin := time.monotonic()) < end:
+            state = self.post(number)
+            while state == "PROC":
+                state = self.poll(number)
+            times.append(time.monotonic() - begin)
+        return times
+
     def many_handshakes(self, metadata: bytes, name: str, rounds: int) -> int:
         for _ in range(rounds):
             self.agent.add_remote_agent(metadata)
@@ -577,7 +598,8 @@ class AgentProcess:
             time.sleep(0.001)
 
     def resume(self) -> None:
-        os.kill(self.process.pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):  # it was killed, and has just gone
+            os.kill(self.process.pid, signal.SIGCONT)
         self.stopped = False
 
     def kill(self) -> None:

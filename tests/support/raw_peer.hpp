@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -236,6 +237,22 @@ class RawConnection {
            write(request.extents.data(), request.extents.size() * sizeof(request.extents[0])) &&
            write(request.payload) && write(request.trailer);
   }
+  /// As send, of a frame without payload; false when the other side has taken nothing for a while.
+  bool offer(const RawRequest& request) {
+    const auto* from = reinterpret_cast<const std::uint8_t*>(&request.header);
+    std::size_t left = sizeof(request.header);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+    while (left > 0) {
+      const ssize_t sent = ::send(fd_, from, left, MSG_NOSIGNAL);
+      if (sent > 0) {
+        from += sent;
+        left -= static_cast<std::size_t>(sent);
+      } else if (errno != EAGAIN || std::chrono::steady_clock::now() > deadline) {
+        return false;
+      }
+    }
+    return true;
+  }
   struct Response {
     wire::ResponseHeader header;
     std::vector<std::uint8_t> payload;
@@ -346,6 +363,9 @@ inline std::unique_ptr<RawConnection> connect_raw(std::uint16_t port, Meanwhile 
   sockaddr_in address = RawListener::loopback(port);
   EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0)
       << std::strerror(errno);
+  // A frame is written in parts: none waits for an acknowledgement of the kernel's.
+  const int on = 1;
+  EXPECT_EQ(::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)), 0);
   return std::make_unique<RawConnection>(fd, std::move(meanwhile));
 }
 

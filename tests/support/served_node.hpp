@@ -68,8 +68,15 @@ class Served {
   TcpNode node;
 };
 
+/// Ids only rise on a lane, so they rise everywhere.
+inline std::uint64_t next_frame_id() {
+  static std::uint64_t last = 0;
+  return ++last;
+}
+
 inline RawRequest request_of(wire::FrameType type) {
   RawRequest request;
+  request.header.frame_id = next_frame_id();
   request.header.type = static_cast<std::uint8_t>(type);
   return request;
 }
@@ -106,7 +113,8 @@ inline RawRequest access_of(wire::FrameType type, const Buffer& buffer, std::uin
   return request.fit();
 }
 
-inline std::optional<ErrorCode> ask(RawConnection& connection, const RawRequest& request) {
+inline std::optional<ErrorCode> ask(RawConnection& connection, RawRequest request) {
+  request.header.frame_id = next_frame_id();
   EXPECT_TRUE(connection.send(request));
   const auto response = connection.read_response();
   return response ? std::optional(response->status()) : std::nullopt;

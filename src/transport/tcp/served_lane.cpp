@@ -84,8 +84,11 @@ void ServedLane::end(End reason, const char* what) noexcept {
   }
   if (reason == End::kRejected || reason == End::kViolation || reason == End::kTimedOut ||
       reason == End::kThrown) {
-    base::log(reason == End::kThrown ? base::LogLevel::kError : base::LogLevel::kInfo,
-              "connection from '%.*s' at %s ended: %s", shown_name_bytes(), hello_.name,
+    // Strangers may make as much noise as they like; a peer that breaks the protocol is news.
+    const base::LogLevel level = reason == End::kThrown      ? base::LogLevel::kError
+                                 : reason == End::kViolation ? base::LogLevel::kWarn
+                                                             : base::LogLevel::kInfo;
+    base::log(level, "connection from '%.*s' at %s ended: %s", shown_name_bytes(), hello_.name,
               address_.c_str(), what);
   }
   environment_.network.poller_remove(environment_.poller, socket_);
@@ -335,6 +338,14 @@ bool ServedLane::parse_header() {
                           unsigned{header_.type}));
     return false;
   }
+  if (header_.frame_id <= last_frame_id_) {
+    violation(Error::make(ErrorCode::kProtocolViolation,
+                          "frame_id %llu after %llu: a frame that was sent before",
+                          static_cast<unsigned long long>(header_.frame_id),
+                          static_cast<unsigned long long>(last_frame_id_)));
+    return false;
+  }
+  last_frame_id_ = header_.frame_id;
   environment_.counters.served_frames.add();
   phase_ = Phase::kTables;
   return true;

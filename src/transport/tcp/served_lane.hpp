@@ -182,6 +182,7 @@ class ServedLane {
 
   Phase phase_ = Phase::kHeader;
   wire::RequestHeader header_{};
+  std::uint64_t last_frame_id_ = 0;     ///< of this connection: ids only rise
   ErrorCode refusal_ = ErrorCode::kOk;  ///< why the frame's payload goes to the sink
   std::vector<memory::RangeLoan> loans_;
   IoCursor payload_;

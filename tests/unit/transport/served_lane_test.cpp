@@ -399,12 +399,13 @@ TEST(ServedTurn, BufferedReadsDoNotPassItsLimitAndAreServedInTheNextTurns) {
   ASSERT_TRUE(serves(*lane));
   swallow = true;
   std::vector<std::uint8_t> bytes;
-  const RawRequest read = access_of(wire::FrameType::kRead, buffer, kEach);
+  RawRequest read = access_of(wire::FrameType::kRead, buffer, kEach);
   const auto put = [&bytes](const void* data, std::size_t size) {
     const auto* const from = static_cast<const std::uint8_t*>(data);
     bytes.insert(bytes.end(), from, from + size);
   };
   for (std::uint64_t i = 0; i < kReads; ++i) {
+    read.header.frame_id = next_frame_id();
     put(&read.header, sizeof(read.header));
     put(read.table.data(), read.table.size() * sizeof(read.table[0]));
     put(read.extents.data(), read.extents.size() * sizeof(read.extents[0]));
