@@ -40,6 +40,8 @@ void fill(const UnresolvedPeer& from, orbite_nixl_unresolved_t& to) {
 }  // namespace
 }  // namespace orbite::bridge
 
+using orbite::ErrorCode;
+using orbite::fail;
 using orbite::Handle;
 using orbite::Result;
 using orbite::UnresolvedPeer;

@@ -73,13 +73,6 @@ class Healing {
   void fence_the_dead() {
     world_.trace.note(world_.now_ns(), "an operator names the dead");
     for (const auto& host : world_.hosts) {
-      // Two that close may wait for each other's proof, and each has stopped listening: a process
-      // gives its engine's close some time, then it ends.
-      if (host->state == Host::State::kClosing) {
-        world_.kill(*host);
-      }
-    }
-    for (const auto& host : world_.hosts) {
       for (std::size_t i = 0; host->engine != nullptr && i < world_.blobs.size(); ++i) {
         const Life life = world_.blobs[i].life;
         if (!world_.alive(life)) {

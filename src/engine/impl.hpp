@@ -166,6 +166,7 @@ class TransferEngine::Impl {
   void wake_worker() noexcept;
   base::Nanoseconds expire_deadlines(base::Nanoseconds now_ns);
   base::Nanoseconds close_step();
+  [[nodiscard]] bool stops_listening() const;
   void begin_close();
   [[nodiscard]] CloseStatus close_status() const;
   Result<void> connect_and_verify(Handle handle, std::uint64_t timeout_ns);
@@ -206,13 +207,14 @@ class TransferEngine::Impl {
   std::uint32_t waiting_for_worker_ = 0;  ///< callers whose wait the worker ends
   std::uint32_t closers_ = 0;             ///< callers that wait in close()
   std::uint64_t changes_ = 0;             ///< rises with each notification of changed_
-  /// The worker has closed the listener, and every lane that peers opened has ended.
+  /// Every lane that peers opened has ended, but those that only ask whether others have.
   bool served_ended_ = false;
 
   // Set under active_mutex_, read anywhere. Who launches reads it under the mutex: an execution is
   // either refused, or active before close() looks for those to stop.
   std::atomic<bool> closing_{false};
   std::atomic<bool> abort_served_{false};
+  std::atomic<bool> quarantined_{false};
   std::atomic<bool> stop_worker_{false};
   /// The worker's last word; release, so that whoever sees it may destroy everything.
   std::atomic<bool> worker_ended_{false};

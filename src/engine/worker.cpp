@@ -145,19 +145,26 @@ base::Nanoseconds TransferEngine::Impl::expire_deadlines(base::Nanoseconds now_n
 }
 
 /// The worker's part of a close. Served lanes end between two frames, so that no peer is cut off in
-/// the middle of one that it can finish. When nothing is left that could need it, the worker ends.
+/// the middle of one that it can finish. While work of our own is unresolved, drains are answered:
+/// a peer that closes too may wait for our word as we wait for its. When nothing is left that could
+/// need the worker, it ends.
 base::Nanoseconds TransferEngine::Impl::close_step() {
-  std::uint32_t served = 0;
+  using Ending = transport::tcp::TcpTransport::Ending;
+  bool served_ended = true;
+  bool all_ended = true;
   if (tcp_ != nullptr) {
     tcp_->stop_accepting();
-    tcp_->end_served(abort_served_.load(std::memory_order_acquire));
-    served = tcp_->served_lanes();
+    tcp_->end_served(abort_served_.load(std::memory_order_acquire) ? Ending::kAll
+                     : stops_listening()                           ? Ending::kDrainsToo
+                                                                   : Ending::kBetweenFrames);
+    served_ended = tcp_->proved_lanes() == 0;
+    all_ended = tcp_->served_lanes() == 0;
   }
   registry.reap();
   const memory::Registry::Counts counts = registry.counts();
   const std::lock_guard lock(active_mutex_);
-  served_ended_ = served == 0;
-  if (served_ended_ && active_.empty() && waiting_for_worker_ == 0 &&
+  served_ended_ = served_ended;
+  if (all_ended && active_.empty() && waiting_for_worker_ == 0 &&
       counts.live + counts.fenced == 0) {
     // Relaxed would do: this thread alone reads it from here on.
     stop_worker_.store(true, std::memory_order_release);
@@ -165,6 +172,12 @@ base::Nanoseconds TransferEngine::Impl::close_step() {
   ++changes_;
   changed_.notify_all();
   return closers_ > 0 ? kCloseTick : kQuarantineTick;
+}
+
+/// An engine in quarantine gives its port back: the process may want it for the next one.
+bool TransferEngine::Impl::stops_listening() const {
+  const std::lock_guard lock(active_mutex_);
+  return active_.empty() || quarantined_.load(std::memory_order_acquire);
 }
 
 void TransferEngine::Impl::abort_served() {
@@ -254,6 +267,8 @@ CloseStatus TransferEngine::Impl::close(std::uint64_t timeout_ns) {
 }
 
 void TransferEngine::Impl::enter_quarantine() {
+  // Release: pairs with the acquire in stops_listening(); the worker's next look is soon enough.
+  quarantined_.store(true, std::memory_order_release);
   if (worker_.joinable()) {
     worker_.detach();  // it ends by itself when everything is resolved
   }

@@ -406,7 +406,10 @@ void TcpTransport::reap_served() {
 }
 
 ErrorCode TcpTransport::admit(const wire::ClientHello& hello) {
-  if (!accepting_) {
+  const bool is_control = hello.lane_class == static_cast<std::uint8_t>(wire::LaneClass::kControl);
+  // While we close and still listen, drains are answered: the peer may be closing too, and wait for
+  // the proof as we do.
+  if (!accepting_ && !is_control) {
     return ErrorCode::kEngineClosing;
   }
   const auto drained = drained_.find(hello.client_epoch);
@@ -415,7 +418,7 @@ ErrorCode TcpTransport::admit(const wire::ClientHello& hello) {
     return ErrorCode::kHandshakeRejected;
   }
   // Control lanes carry drains, which free lanes: a full table must not keep them out.
-  if (hello.lane_class != static_cast<std::uint8_t>(wire::LaneClass::kControl)) {
+  if (!is_control) {
     return check_room_for(hello.client_epoch);
   }
   return ErrorCode::kOk;
@@ -452,12 +455,12 @@ std::uint64_t TcpTransport::count_proved(bool control) const {
 }
 
 ErrorCode TcpTransport::prove(const ServedLane& proving) {
-  if (!accepting_) {
-    return ErrorCode::kEngineClosing;
-  }
   if (proving.is_control()) {
     make_room_for_control(proving);
     return ErrorCode::kOk;
+  }
+  if (!accepting_) {
+    return ErrorCode::kEngineClosing;
   }
   const ErrorCode room = check_room_for(proving.hello().client_epoch);
   if (room == ErrorCode::kOk) {
@@ -632,14 +635,17 @@ void TcpTransport::end_waits() {
 
 /// The listener goes last: a peer that finds nobody at our address takes it as the end of all that
 /// we served (Lane::end_if_reset).
-void TcpTransport::end_served(bool in_frame_too) {
+void TcpTransport::end_served(Ending ending) {
+  const bool answers_drains = ending == Ending::kBetweenFrames;
   for (const auto& [id, lane] : served_) {
-    if (in_frame_too || !lane->in_frame()) {
+    // Who has not said hello yet may be about to ask for a drain.
+    const bool may_drain = lane->is_control() || !lane->has_hello();
+    if (ending == Ending::kAll || (!lane->in_frame() && !(answers_drains && may_drain))) {
       lane->end(ServedLane::End::kClosedByUs, "closing");
     }
   }
   reap_served();
-  if (!accepting_ && served_.empty() && listener_ != platform::kNoSocket) {
+  if (!accepting_ && !answers_drains && served_.empty() && listener_ != platform::kNoSocket) {
     environment_.network.poller_remove(environment_.poller, listener_);
     environment_.network.close(listener_);
     listener_ = platform::kNoSocket;
@@ -649,7 +655,7 @@ void TcpTransport::end_served(bool in_frame_too) {
 
 void TcpTransport::shut() {
   stop_accepting();
-  end_served(true);
+  end_served(Ending::kAll);
   std::vector<std::shared_ptr<Channel>> channels;
   {
     const std::lock_guard lock(mutex_);

@@ -54,11 +54,16 @@ class TcpTransport final : public transfer::Transport {
   // Closing; from the worker, or once it has stopped.
   /// connect() and describe() answer kEngineClosing, those under way too. From any thread.
   void end_waits();
-  /// No new connection passes its handshake.
+  /// No new connection passes its handshake, but those that may ask for a drain.
   void stop_accepting();
-  /// Ends served lanes that are between frames, or all of them; then, if no new ones are accepted,
-  /// stops listening.
-  void end_served(bool in_frame_too);
+  enum class Ending : std::uint8_t {
+    kBetweenFrames,  ///< those that are between frames; drains are still answered
+    kDrainsToo,      ///< the same, and those that may ask for a drain; when none is left, we stop
+                     ///< listening
+    kAll             ///< at once, and we stop listening
+  };
+  /// Ends served lanes.
+  void end_served(Ending ending);
   /// Closes every socket. Unproved slices stay unproved.
   void shut();
 
