@@ -10,12 +10,14 @@ PYTHON := build/venv/bin/python
 ARGS ?=
 # What `make test` runs, in this order.
 STAGES ?= checks dev asan tsan python
+# How many times as many rounds `make test-long` runs of every test that repeats itself.
+REPEATS ?= 20
 # Seconds for each fuzz target of `make fuzz`.
 FUZZ_SECONDS ?= 60
 
 export JOBS
 
-.PHONY: help demo test plugin tool bench lint format docs fuzz clean
+.PHONY: help demo test test-long plugin tool bench lint format docs fuzz clean
 .PHONY: deps-build deps-lint deps-fuzz deps-net deps-python
 
 help: ## list the targets
@@ -28,6 +30,9 @@ demo: plugin ## move bytes between two real NIXL agents, verified (ARGS=...)
 
 test: deps-build deps-fuzz deps-net deps-python ## prove everything, with sanitizers (STAGES=...)
 	@scripts/test.sh $(STAGES)
+
+test-long: export ORBITE_TEST_REPEATS := $(REPEATS)
+test-long: test ## the same, REPEATS (20) times as many rounds, 1000 of a control (STAGES=...)
 
 plugin: build/release/build.ninja ## release build of the plugin into build/nixl-plugins
 	@cmake --build --preset release -j$(JOBS) --target nixl_plugins

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
 #include <string_view>
+#include <vector>
 
 #include "codes.hpp"
 #include "engine_table.hpp"
@@ -17,16 +20,36 @@ Result<std::string_view> peer_name(const char* name, std::size_t name_bytes) {
   return std::string_view(name, name_bytes);
 }
 
+void fill(const UnresolvedPeer& from, orbite_nixl_unresolved_t& to) {
+  const orbite_nixl_record_t head = to.record;
+  to = {};
+  to.record = head;
+  std::copy(from.epoch.begin(), from.epoch.end(), to.epoch);
+  to.name_bytes = static_cast<uint32_t>(std::min(from.name.size(), sizeof(to.name)));
+  from.name.copy(to.name, to.name_bytes);
+  from.address.copy(to.address, sizeof(to.address) - 1);
+  to.status = static_cast<int32_t>(from.code);
+  to.native_errno = from.native_errno;
+  to.retired = from.retired ? 1 : 0;
+  to.requests = from.requests;
+  to.bytes = from.bytes;
+  to.pieces = from.pieces;
+  to.duration_ns = from.duration_ns;
+}
+
 }  // namespace
 }  // namespace orbite::bridge
 
 using orbite::ErrorCode;
 using orbite::Handle;
 using orbite::Result;
+using orbite::UnresolvedPeer;
 using orbite::bridge::check_pointer;
 using orbite::bridge::check_range;
+using orbite::bridge::check_record;
 using orbite::bridge::copy_out;
 using orbite::bridge::EngineLease;
+using orbite::bridge::fill;
 using orbite::bridge::guarded;
 using orbite::bridge::input_bytes;
 using orbite::bridge::peer_name;
@@ -90,6 +113,44 @@ orbite_nixl_status_t orbite_nixl_peer_confirm_fenced(orbite_nixl_engine_t engine
   return guarded(error, [&]() -> Result<void> {
     ORBITE_ASSIGN_OR_RETURN(const EngineLease lease, EngineLease::enter(engine));
     return lease->confirm_peer_fenced(Handle::unpack(peer));
+  });
+}
+
+orbite_nixl_status_t orbite_nixl_unresolved_read(orbite_nixl_engine_t engine,
+                                                 orbite_nixl_unresolved_t* peers, size_t* count,
+                                                 orbite_nixl_error_t* error) {
+  return guarded(error, [&]() -> Result<void> {
+    ORBITE_TRY(check_pointer(count, "count"));
+    const size_t capacity = peers == nullptr ? 0 : *count;
+    if (capacity > 0) {
+      ORBITE_TRY(check_pointer(peers, "peers"));
+    }
+    ORBITE_ASSIGN_OR_RETURN(const EngineLease lease, EngineLease::enter(engine));
+    const std::vector<UnresolvedPeer> unresolved = lease->unresolved_peers();
+    *count = unresolved.size();
+    if (unresolved.size() > capacity) {
+      return fail(ErrorCode::kBufferTooSmall, "peers has room for %zu records, needed: %zu",
+                  capacity, unresolved.size());
+    }
+    for (size_t i = 0; i < unresolved.size(); ++i) {
+      ORBITE_TRY(check_record(&peers[i], "peers"));
+    }
+    for (size_t i = 0; i < unresolved.size(); ++i) {
+      fill(unresolved[i], peers[i]);
+    }
+    return {};
+  });
+}
+
+orbite_nixl_status_t orbite_nixl_epoch_confirm_fenced(orbite_nixl_engine_t engine,
+                                                      const uint8_t* epoch,
+                                                      orbite_nixl_error_t* error) {
+  return guarded(error, [&]() -> Result<void> {
+    ORBITE_TRY(check_pointer(epoch, "epoch"));
+    std::array<std::uint8_t, ORBITE_NIXL_EPOCH_BYTES> bytes;
+    std::copy_n(epoch, bytes.size(), bytes.begin());
+    ORBITE_ASSIGN_OR_RETURN(const EngineLease lease, EngineLease::enter(engine));
+    return lease->confirm_epoch_fenced(bytes);
   });
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Usage: lint.sh [STEP...]; steps: layers style format tidy spelling shell. Without one: all.
+# Usage: lint.sh [STEP...]; steps: layers style controls format tidy spelling
+#   shell. Without one: all.
 #   format-in-place   rewrites the sources instead
 #   tidy-changed      clang-tidy on what differs from the commit LINT_BASE (default: HEAD)
 set -euo pipefail
@@ -41,6 +42,7 @@ step_tidy-changed() {
 
 step_layers() { scripts/check-layers.py; }
 step_style() { scripts/check-style.py; }
+step_controls() { scripts/check-controls.py; }
 step_format() { sources | xargs -r clang-format-19 --dry-run -Werror; }
 step_format-in-place() { sources | xargs -r clang-format-19 -i; }
 step_spelling() {
@@ -52,7 +54,7 @@ step_shell() {
 }
 
 if [[ $# -eq 0 ]]; then
-  set -- layers style format spelling shell tidy
+  set -- layers style controls format spelling shell tidy
 fi
 failed=()
 for step in "$@"; do

@@ -6,6 +6,7 @@
 #   asan    the same under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan    the same but the fuzz corpora under ThreadSanitizer
 #   python  the release plugin in the real NIXL agent, and the orbite command
+# ORBITE_TEST_REPEATS=N makes N times as many rounds of every test that repeats itself.
 # Every stage runs even when an earlier one failed; a build that fails ends its stage.
 set -euo pipefail
 
@@ -22,11 +23,12 @@ build() {
 
 stage_checks() {
   local rc=0 script
-  for script in check-layers check-style test-report; do
+  for script in check-layers check-style check-controls test-report; do
     "scripts/$script.py" --self-test || rc=1
   done
   scripts/check-layers.py || rc=1
   scripts/check-style.py || rc=1
+  scripts/check-controls.py || rc=1
   build dev check-headers || rc=1
   return "$rc"
 }

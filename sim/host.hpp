@@ -22,7 +22,6 @@ struct PeerModel {
   Handle handle;
   Life life;
   bool retired = false;
-  bool fenced = false;  ///< the operator has said so
 };
 
 /// A range of a peer as an application has imported it.
@@ -81,11 +80,13 @@ struct Host {
 
   // The worker's thread.
   std::uint64_t wake_serial = 0;
-  base::Nanoseconds wake_at_ns = 0;  ///< 0: none is scheduled
-  base::Nanoseconds paused_until_ns = 0;
-  bool received = false;  ///< since the arena was compared
+  base::Nanoseconds wake_at_ns = 0;            ///< 0: none is scheduled
+  base::Nanoseconds paused_until_ns = 0;       ///< the worker
+  base::Nanoseconds application_until_ns = 0;  ///< the application is paused
+  bool received = false;                       ///< since the arena was compared
 
   // What the application knows.
+  bool forgetful = false;  ///< it does not take its notifications
   std::vector<RegistrationPtr> registrations;
   std::vector<PeerModel> peers;
   std::vector<RangeModel> ranges;

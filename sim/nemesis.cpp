@@ -32,7 +32,7 @@ void Nemesis::begin() {
 }
 
 void Nemesis::later(std::function<void()> undo) {
-  world_.scheduler.after(random_.size(kFaultMax), Layer::kFault, [this, undone = std::move(undo)] {
+  world_.scheduler.after(random_.span(kFaultMax), Layer::kFault, [this, undone = std::move(undo)] {
     if (!over_) {
       undone();
     }
@@ -94,8 +94,8 @@ void Nemesis::strike_link(Fault fault) {
   Link& back = world_.fabric.link(b, a);
   switch (fault) {
     case Fault::kDelay:
-      there.latency_max_ns = random_.between(there.latency_min_ns, kSlowLatencyMax);
-      back.latency_max_ns = random_.between(back.latency_min_ns, kSlowLatencyMax);
+      there.latency_max_ns = there.latency_min_ns + random_.span(kSlowLatencyMax);
+      back.latency_max_ns = back.latency_min_ns + random_.span(kSlowLatencyMax);
       break;
     case Fault::kShort:
       there.segment_bytes_max = static_cast<std::uint32_t>(random_.size(2000));
@@ -133,7 +133,7 @@ void Nemesis::strike_connection(Fault fault) {
 }
 
 void Nemesis::restart_later(Host& host) {
-  world_.scheduler.after(random_.size(kRestartMax), Layer::kFault, [this, &host] {
+  world_.scheduler.after(random_.span(kRestartMax), Layer::kFault, [this, &host] {
     if (!over_ && host.state == Host::State::kDown) {
       ++world_.stats.restarts;
       world_.start(host);
@@ -158,10 +158,12 @@ void Nemesis::strike_host(Fault fault) {
       later([&machine] { machine.ignores_connects = false; });
       return;
     case Fault::kPause:
-      host.paused_until_ns = world_.now_ns() + random_.size(kFaultMax);
+      host.paused_until_ns = world_.now_ns() + random_.span(kFaultMax);
+      // The whole process, or its worker gets no turn while callers go on.
+      host.application_until_ns = random_.chance(500) ? host.paused_until_ns : 0;
       return;
     case Fault::kClockJump:
-      host.clock.jump(random_.size(kJumpMax));
+      host.clock.jump(random_.span(kJumpMax));
       return;
     case Fault::kPortTaken:
       machine.ports_taken.push_back(static_cast<std::uint16_t>(World::kPort + random_.below(3)));
@@ -192,6 +194,7 @@ void Nemesis::end() {
     machine.ignores_connects = false;
     machine.ports_taken.clear();
     world_.host(a).paused_until_ns = 0;
+    world_.host(a).application_until_ns = 0;
     for (std::uint32_t b = 0; b < a; ++b) {
       restore_link(a, b);
     }

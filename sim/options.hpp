@@ -25,7 +25,7 @@ enum class Fault : std::uint8_t {
   kGiveUp,       ///< a kernel gives up retransmitting
   kAcceptFails,  ///< a host is out of descriptors
   kNoConnect,    ///< a host answers no connection request
-  kPause,        ///< a process stands still
+  kPause,        ///< a process, or its worker, stands still
   kClockJump,    ///< the clock of a host jumps forward
   kKill,         ///< a process dies; its kernel ends its connections
   kPowerLoss,    ///< a machine dies without a word

@@ -51,6 +51,11 @@ class Random final : public base::RandomSource {
     return 1 + below(std::uint64_t{1} << below(bits + 1)) % high;
   }
 
+  /// 1..high, within three orders of magnitude of it.
+  [[nodiscard]] std::uint64_t span(std::uint64_t high) noexcept {
+    return 1 + below(high >> below(10));
+  }
+
  private:
   std::uint64_t state_;
 };

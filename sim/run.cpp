@@ -15,8 +15,8 @@ namespace {
 
 constexpr base::Nanoseconds kFaultyMax = 20 * base::kSecond;
 constexpr base::Nanoseconds kHealStep = 5 * base::kMillisecond;
-/// An operator looks who is dead so long after the last fault.
-constexpr base::Nanoseconds kOperatorAfter = 2 * base::kSecond;
+/// Every so long after the last fault an operator looks who is dead.
+constexpr base::Nanoseconds kOperatorEvery = 2 * base::kSecond;
 /// Everything has ended by then: the longest timers are the drain's retry, a second, and those of
 /// the configuration, below half a second each.
 constexpr base::Nanoseconds kHealMax = 20 * base::kSecond;
@@ -73,12 +73,16 @@ class Healing {
   void fence_the_dead() {
     world_.trace.note(world_.now_ns(), "an operator names the dead");
     for (const auto& host : world_.hosts) {
-      if (host->engine == nullptr) {
-        continue;
+      // Two that close may wait for each other's proof, and each has stopped listening: a process
+      // gives its engine's close some time, then it ends.
+      if (host->state == Host::State::kClosing) {
+        world_.kill(*host);
       }
-      for (std::size_t i = 0; i < world_.blobs.size(); ++i) {
+    }
+    for (const auto& host : world_.hosts) {
+      for (std::size_t i = 0; host->engine != nullptr && i < world_.blobs.size(); ++i) {
         const Life life = world_.blobs[i].life;
-        if (!world_.alive(life) && host->engine != nullptr) {
+        if (!world_.alive(life)) {
           workload_.confirm_fenced(*host, life);
         }
       }
@@ -87,21 +91,19 @@ class Healing {
 
   void wait_for_executions() {
     const base::Nanoseconds begin_ns = world_.now_ns();
-    bool fenced = false;
+    base::Nanoseconds operator_ns = begin_ns + kOperatorEvery;
     while (!look()) {
       if (world_.now_ns() > begin_ns + kHealMax) {
         report_unended();
         return;
       }
-      if (!fenced && world_.now_ns() > begin_ns + kOperatorAfter) {
-        fenced = true;
+      if (world_.now_ns() > operator_ns) {
+        operator_ns += kOperatorEvery;
         fence_the_dead();
       }
       world_.scheduler.run_until(world_.now_ns() + kHealStep);
     }
-    if (!fenced) {
-      fence_the_dead();
-    }
+    fence_the_dead();
   }
 
   void report_unended() {

@@ -65,9 +65,9 @@ class SimTransport final : public transfer::Transport, private transfer::Complet
  public:
   struct World {
     /// The far side of an epoch: where loans for its ranges are taken; nullptr: it is gone.
-    std::function<memory::Registry*(const base::SourceEpoch&)> registry_of;
+    std::function<memory::Registry*(const base::SourceEpoch&)> registry_of = {};
     /// Takes a notification at the far side.
-    std::function<Result<void>(const transfer::Execution&)> deliver;
+    std::function<Result<void>(const transfer::Execution&)> deliver = {};
     // These may be empty.
     std::function<void(const Access&)> on_access = {};
     std::function<void(const transfer::Slice&)> on_enter = {};  ///< it enters the wire

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "wire/metadata.hpp"
+
 namespace orbite::sim {
 namespace {
 
@@ -26,6 +28,7 @@ void Workload::begin() {
   left_ = world_.options.ops;
   introduce();
   for (const auto& host : world_.hosts) {
+    host->forgetful = random_.chance(200);
     next_step(*host);
   }
 }
@@ -56,7 +59,7 @@ void Workload::next_step(Host& host) {
       return;
     }
     --left_;
-    if (world_.now_ns() >= host.paused_until_ns) {
+    if (world_.now_ns() >= host.application_until_ns) {
       step(host);
     }
     next_step(host);
@@ -94,7 +97,7 @@ void Workload::step(Host& host) {
   }
   ++world_.stats.operations;
   if (host.state == Host::State::kClosing) {
-    close(host, random_.chance(500) ? 0 : random_.size(10 * base::kMillisecond));
+    close(host, random_.chance(500) ? 0 : random_.span(10 * base::kMillisecond));
     return;
   }
   std::uint32_t total = 0;
@@ -204,7 +207,7 @@ void Workload::connect_peer(Host& host) {
   }
   const Handle handle = host.peers[random_.below(host.peers.size())].handle;
   const base::Nanoseconds timeout_ns =
-      random_.chance(200) ? 0 : random_.size(100 * base::kMillisecond);
+      random_.chance(200) ? 0 : random_.span(100 * base::kMillisecond);
   Result<void> connected;
   {
     const World::Call call(world_, host);
@@ -229,51 +232,24 @@ void Workload::retire_peer(Host& host) {
 void Workload::fence_dead(Host& host) {
   for (const PeerModel& peer : host.peers) {
     if (!world_.alive(peer.life)) {
-      confirm_fenced(host, peer.life);
+      if (peer.retired || random_.chance(500)) {
+        confirm_fenced(host, peer.life);
+      } else {
+        const World::Call call(world_, host);
+        (void)host.engine->confirm_peer_fenced(peer.handle);
+      }
       return;
     }
   }
 }
 
-/// A handle for that life: one that the application holds, or a new one.
-std::optional<Handle> Workload::name_peer(Host& host, const Life& life) {
-  for (const PeerModel& peer : host.peers) {
-    if (peer.life == life && !peer.retired) {
-      return peer.handle;
-    }
-  }
+/// An operator knows that this life is over, and says so.
+void Workload::confirm_fenced(Host& host, Life life) {
   const auto blob = std::find_if(world_.blobs.begin(), world_.blobs.end(),
                                  [&](const World::Blob& known) { return known.life == life; });
-  const std::string name = world_.host(life.host).name();
-  auto handle = host.engine->import_peer(name, blob->bytes);
-  for (std::size_t i = 0; !handle && i < host.peers.size(); ++i) {
-    if (!host.peers[i].retired && handle.error().code() == ErrorCode::kBudgetExhausted) {
-      host.peers[i].retired = true;
-      (void)host.engine->retire_peer(host.peers[i].handle);
-      handle = host.engine->import_peer(name, blob->bytes);
-    }
-  }
-  if (!handle) {
-    world_.trace.note(world_.now_ns(), "host%u cannot name host%u to fence it: %s", host.index,
-                      life.host, text_of(handle));
-    return std::nullopt;
-  }
-  host.peers.push_back({*handle, life});
-  return *handle;
-}
-
-/// An operator knows that this life is over, and says so.
-void Workload::confirm_fenced(Host& host, const Life& life) {
+  const auto connection = wire::decode_connection(blob->bytes, wire::Profile::kMemory);
   const World::Call call(world_, host);
-  const std::optional<Handle> handle = name_peer(host, life);
-  if (!handle) {
-    if (host.state == Host::State::kClosing) {
-      // A closing engine takes no new peer, and the application has let go of the one it had.
-      world_.kill(host);
-    }
-    return;
-  }
-  const auto fenced = host.engine->confirm_peer_fenced(*handle);
+  const auto fenced = host.engine->confirm_epoch_fenced(connection.value().epoch.bytes);
   world_.trace.note(world_.now_ns(), "host%u is told that life %u of host%u is over: %s",
                     host.index, life.number, life.host, text_of(fenced));
 }
@@ -354,6 +330,13 @@ void Workload::notify(Host& host) {
                     peer.life.host, ull(notification->id), text_of(sent));
 }
 
+/// Some applications look into their mailbox at the end only: it gets full.
+void Workload::receive_some(Host& host) {
+  if (!host.forgetful) {
+    receive(host);
+  }
+}
+
 void Workload::receive(Host& host) {
   const World::Call call(world_, host);
   while (auto message = host.engine->receive_notification()) {
@@ -399,7 +382,7 @@ void Workload::close_some(Host& host) {
     registration->deregistered = true;
   }
   host.state = Host::State::kClosing;
-  close(host, random_.chance(500) ? 0 : random_.size(10 * base::kMillisecond));
+  close(host, random_.chance(500) ? 0 : random_.span(10 * base::kMillisecond));
 }
 
 bool Workload::close(Host& host, base::Nanoseconds timeout_ns) {
@@ -426,7 +409,7 @@ bool Workload::close(Host& host, base::Nanoseconds timeout_ns) {
     }
   }
   world_.destroy_closed(host);
-  world_.scheduler.after(random_.size(kRestartMax), Layer::kFault, [this, &host] {
+  world_.scheduler.after(random_.span(kRestartMax), Layer::kFault, [this, &host] {
     if (host.state == Host::State::kDown && !world_.stop_restarts) {
       ++world_.stats.restarts;
       world_.start(host);

@@ -27,7 +27,7 @@ class Workload {
   void deregister(Host& host, const RegistrationPtr& registration);
   /// True when it has closed and is destroyed.
   bool close(Host& host, base::Nanoseconds timeout_ns);
-  void confirm_fenced(Host& host, const Life& life);
+  void confirm_fenced(Host& host, Life life);
   /// S5: successes whose notification the living never got.
   void check_notifications();
 
@@ -56,7 +56,7 @@ class Workload {
   void release_some(Host& host);
   void abandon_some(Host& host);
   void notify(Host& host);
-  void receive_some(Host& host) { receive(host); }
+  void receive_some(Host& host);
   void fence_dead(Host& host);
   void close_some(Host& host);
   void use_stale_handles(Host& host);
@@ -70,7 +70,6 @@ class Workload {
                    const RegistrationPtr& local);
   std::optional<std::uint64_t> find_room(const ClaimMap& claims, std::uint64_t begin,
                                          std::uint64_t end, std::uint64_t length);
-  std::optional<Handle> name_peer(Host& host, const Life& life);
   NotificationPtr new_notification(Host& host, const Life& to);
   std::vector<std::uint8_t> message_of(const NotificationModel& notification);
   Host& remote_host(const RequestModel& request) { return world_.host(request.peer.host); }

@@ -258,7 +258,7 @@ void Workload::post(Host& host, const RequestPtr& request) {
     request->execution = execution;
   }
   if (random_.chance(300)) {
-    options.timeout_ns = random_.size(100 * base::kMillisecond);
+    options.timeout_ns = random_.span(200 * base::kMillisecond);
   }
   const World::Call call(world_, host);
   const std::uint64_t calls = host.network->calls();

@@ -40,7 +40,7 @@ struct Config {
     bool enabled = true;
     /// IP literal; empty: chosen by the system.
     std::string source_address;
-    std::uint64_t bulk_lanes_per_peer = 1;
+    std::uint64_t bulk_lanes_per_peer = 2;
     std::uint64_t connect_timeout_ms = 5'000;
     std::uint64_t handshake_timeout_ms = 5'000;
     std::uint64_t progress_timeout_ms = 30'000;
@@ -81,6 +81,11 @@ struct Config {
     std::uint64_t outbox_bytes_max = std::uint64_t{64} << 20;
     friend bool operator==(const Notifications&, const Notifications&) = default;
   };
+  struct Worker {
+    /// Steps of niceness by which the worker is ahead of its process, where the system permits it.
+    std::uint64_t priority_boost = 5;
+    friend bool operator==(const Worker&, const Worker&) = default;
+  };
   struct Close {
     std::uint64_t timeout_ms = 2'000;
     friend bool operator==(const Close&, const Close&) = default;
@@ -98,6 +103,7 @@ struct Config {
   Transfer transfer;
   Limits limits;
   Notifications notifications;
+  Worker worker;
   Close close;
   Log log;
   friend bool operator==(const Config&, const Config&) = default;

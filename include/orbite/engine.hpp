@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,6 +21,21 @@ namespace orbite {
 struct EngineOptions {
   std::string name;  ///< how peers see us in their notifications; 1..256 bytes
   Config config;
+};
+
+/// What is not retired at one peer although its outcome is known.
+struct UnresolvedPeer {
+  std::string name;
+  std::array<std::uint8_t, 16> epoch{};  ///< the life of the peer that it was posted to
+  bool retired = false;                  ///< no handle of ours names this life any more
+  std::uint32_t requests = 0;            ///< those whose outcome is known
+  std::uint64_t bytes = 0;               ///< of these
+  std::uint64_t pieces = 0;              ///< of them under way on connections in trouble
+  /// What happened to the first of these connections, else to the requests.
+  ErrorCode code = ErrorCode::kOk;
+  int native_errno = 0;
+  std::string address;            ///< of that connection; empty when none is in trouble
+  std::uint64_t duration_ns = 0;  ///< since it got into trouble
 };
 
 struct Notification {
@@ -78,6 +94,11 @@ class TransferEngine {
   Result<void> connect_peer(Handle peer, std::uint64_t timeout_ns);
   Result<void> retire_peer(Handle peer);
   Result<void> confirm_peer_fenced(Handle peer);
+  /// The same for all peers of an epoch, one that no handle names any more too. kNotFound when none
+  /// is known and nothing posted to it is unresolved.
+  Result<void> confirm_epoch_fenced(const std::array<std::uint8_t, 16>& epoch);
+  /// By epoch, retired ones too. Empty in a forked child.
+  [[nodiscard]] std::vector<UnresolvedPeer> unresolved_peers() const;
 
   // Ranges of peers.
   Result<Handle> import_range(Handle peer, std::span<const std::uint8_t> blob,

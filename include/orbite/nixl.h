@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 #define ORBITE_NIXL_ABI_MAJOR 0
-#define ORBITE_NIXL_ABI_MINOR 1
+#define ORBITE_NIXL_ABI_MINOR 2
 
 /* Handles: generation in the high 32 bits, index in the low ones. 0 is never a handle. */
 typedef uint64_t orbite_nixl_engine_t;
@@ -274,6 +274,46 @@ ORBITE_NIXL_API orbite_nixl_status_t orbite_nixl_peer_retire(orbite_nixl_engine_
 ORBITE_NIXL_API orbite_nixl_status_t orbite_nixl_peer_confirm_fenced(orbite_nixl_engine_t engine,
                                                                      orbite_nixl_peer_t peer,
                                                                      orbite_nixl_error_t* error);
+
+/* ---- Unresolved work ---- */
+
+#define ORBITE_NIXL_EPOCH_BYTES 16
+#define ORBITE_NIXL_ADDRESS_BYTES 64
+
+/* What is not retired at one peer although its outcome is known: failed, canceled, past its
+ * deadline. For as long as it stands here, its buffers are in use. */
+typedef struct orbite_nixl_unresolved {
+  orbite_nixl_record_t record;             /* in */
+  uint8_t epoch[ORBITE_NIXL_EPOCH_BYTES];  /* the life of the peer that it was posted to */
+  char name[ORBITE_NIXL_NAME_BYTES_MAX];   /* name_bytes of it: any bytes */
+  char address[ORBITE_NIXL_ADDRESS_BYTES]; /* of the connection in trouble, NUL-terminated; "" when
+                                              none is: the rest is on its way */
+  uint32_t name_bytes;
+  int32_t status; /* orbite_nixl_status_t: what happened to that connection, else to the requests */
+  int32_t native_errno;
+  uint32_t retired;     /* 1: no handle of ours names this life any more */
+  uint32_t requests;    /* those whose outcome is known */
+  uint32_t reserved;    /* 0 */
+  uint64_t bytes;       /* of these */
+  uint64_t pieces;      /* of them under way on connections in trouble: no answer came, and none is
+                           expected there */
+  uint64_t duration_ns; /* since the first of these connections got into trouble; 0: none is */
+} orbite_nixl_unresolved_t;
+
+/* The peers with unresolved work, by epoch; retired ones too. `count` is in/out: how many records
+ * `peers` has room for, each with its head set; how many peers there are. When there is room for
+ * too few (or the pointer is NULL), BUFFER_TOO_SMALL is returned and only the count is set, which
+ * may have changed by the next call. */
+ORBITE_NIXL_API orbite_nixl_status_t orbite_nixl_unresolved_read(orbite_nixl_engine_t engine,
+                                                                 orbite_nixl_unresolved_t* peers,
+                                                                 size_t* count,
+                                                                 orbite_nixl_error_t* error);
+/* orbite_nixl_peer_confirm_fenced for a life of a peer that perhaps no handle names any more: for
+ * all peers of that epoch (ORBITE_NIXL_EPOCH_BYTES). NOT_FOUND when none is known and nothing
+ * posted to it is unresolved. */
+ORBITE_NIXL_API orbite_nixl_status_t orbite_nixl_epoch_confirm_fenced(orbite_nixl_engine_t engine,
+                                                                      const uint8_t* epoch,
+                                                                      orbite_nixl_error_t* error);
 
 /* ---- Ranges of peers ---- */
 

@@ -180,6 +180,11 @@ constexpr std::array kKeySpecs = {
     integer(ORBITE_KEY(notifications.outbox_bytes_max), {64 * kKiB, 16 * kGiB, "bytes"},
             "notifications that were not yet accepted by their peers, together"),
 
+    integer(ORBITE_KEY(worker.priority_boost), {0, 20},
+            "steps of niceness by which the worker thread is ahead of its process, so that bytes "
+            "move although every core is busy; without effect where the system does not permit it "
+            "(CAP_SYS_NICE, RLIMIT_NICE)"),
+
     integer(ORBITE_KEY(close.timeout_ms), {0, 10 * kMinuteMs, "ms"},
             "time that closing the engine may wait for work under way"),
 

@@ -74,7 +74,8 @@ TransferEngine::~TransferEngine() {
   }
   // The worker does not exist in a forked child and its locks may be held for ever: touch nothing.
   if (!impl_->check_process()) {
-    (void)impl_.release();
+    const Impl* const left = impl_.release();
+    static_cast<void>(left);
     return;
   }
   CloseStatus status = impl_->close(impl_->options.config.close.timeout_ms * base::kMillisecond);
@@ -132,6 +133,14 @@ Result<void> TransferEngine::retire_peer(Handle peer) { return impl_->retire_pee
 
 Result<void> TransferEngine::confirm_peer_fenced(Handle peer) {
   return impl_->confirm_peer_fenced(peer);
+}
+
+Result<void> TransferEngine::confirm_epoch_fenced(const std::array<std::uint8_t, 16>& epoch) {
+  return impl_->confirm_epoch_fenced(base::SourceEpoch{epoch});
+}
+
+std::vector<UnresolvedPeer> TransferEngine::unresolved_peers() const {
+  return impl_->check_process() ? impl_->unresolved_peers() : std::vector<UnresolvedPeer>{};
 }
 
 Result<Handle> TransferEngine::import_range(Handle peer, std::span<const std::uint8_t> blob,

@@ -85,7 +85,13 @@ Result<void> TransferEngine::Impl::start() {
   ORBITE_ASSIGN_OR_RETURN(connection_, make_connection_blob());
   connection_blob = wire::encode(connection_);
   if (environment.starts_worker) {
-    worker_ = platform::start_thread("orbite", [this] { run_worker(); });
+    worker_ = platform::start_thread("orbite", [this] {
+      // Relaxed: shown, and nothing hangs on it.
+      worker_boost_.store(platform::boost_thread_priority(
+                              static_cast<std::uint32_t>(options.config.worker.priority_boost)),
+                          std::memory_order_relaxed);
+      run_worker();
+    });
   }
   return {};
 }
@@ -293,27 +299,6 @@ Result<void> TransferEngine::Impl::verify_ranges(transfer::Transport& transport,
 Result<void> TransferEngine::Impl::retire_peer(Handle handle) {
   ORBITE_TRY(check_process());
   ORBITE_TRY(peers.remove(handle));
-  return {};
-}
-
-Result<void> TransferEngine::Impl::confirm_peer_fenced(Handle handle) {
-  ORBITE_TRY(check_process());
-  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<peer::Peer> peer, peers.find(handle));
-  base::log(base::LogLevel::kWarn, "an operator declared peer '%.64s' (epoch %s) fenced",
-            peer->name().c_str(), base::to_hex(peer->epoch().bytes).c_str());
-  counters.peers_confirmed_fenced.add();
-  peer->retire();
-  if (peer->link() == nullptr) {
-    return {};
-  }
-  auto& flow = static_cast<transfer::Flow&>(*peer->link());
-  std::vector<std::shared_ptr<transfer::Execution>> executions = active_executions();
-  std::erase_if(executions,
-                [&](const auto& execution) { return execution->peer().link() != &flow; });
-  stop_executions(executions, ErrorCode::kPeerDisconnected);
-  if (tcp_ != nullptr && !peer->is_self()) {
-    tcp_->confirm_fenced(flow);
-  }
   return {};
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/slot_map.hpp"
 #include "engine/environment.hpp"
+#include "engine/spin.hpp"
 #include "memory/registry.hpp"
 #include "notify/mailbox.hpp"
 #include "orbite/engine.hpp"
@@ -65,6 +66,8 @@ class TransferEngine::Impl {
   Result<void> connect_peer(Handle peer, std::uint64_t timeout_ns);
   Result<void> retire_peer(Handle peer);
   Result<void> confirm_peer_fenced(Handle peer);
+  Result<void> confirm_epoch_fenced(const base::SourceEpoch& epoch);
+  [[nodiscard]] std::vector<UnresolvedPeer> unresolved_peers() const;
   Result<Handle> import_range(Handle peer, std::span<const std::uint8_t> blob,
                               std::uint64_t address, std::uint64_t length);
   Result<Handle> local_range(Handle registration);
@@ -140,6 +143,7 @@ class TransferEngine::Impl {
   }
   base::Nanoseconds look_for_work();
   void take_events(base::Nanoseconds timeout_ns);
+  std::size_t sleep_for_events(std::span<platform::PollEvent> events, base::Nanoseconds sleep_ns);
   void end_worker();
   base::Nanoseconds work_once(base::Nanoseconds now_ns);
   void wake_worker() noexcept;
@@ -195,6 +199,8 @@ class TransferEngine::Impl {
   std::atomic<bool> work_left_{false};
   std::atomic<base::Nanoseconds> local_caller_ns_{0};
   base::Nanoseconds next_tick_ns_ = 0;  ///< the worker's
+  SpinPolicy spin_;                     ///< the worker's
+  std::atomic<std::uint32_t> worker_boost_{0};
   std::thread worker_;
 };
 

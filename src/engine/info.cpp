@@ -54,6 +54,22 @@ Json budgets_json(const transfer::Admission& admission, const notify::Mailbox& m
   return budgets;
 }
 
+Json unresolved_json(const std::vector<UnresolvedPeer>& unresolved) {
+  Json list = Json::array();
+  for (const UnresolvedPeer& peer : unresolved) {
+    list.push_back({{"name", peer.name},
+                    {"epoch", base::to_hex(peer.epoch)},
+                    {"retired", peer.retired},
+                    {"requests", peer.requests},
+                    {"bytes", peer.bytes},
+                    {"pieces", peer.pieces},
+                    {"reason", Error(peer.code, peer.native_errno).message()},
+                    {"address", peer.address},
+                    {"duration_ns", peer.duration_ns}});
+  }
+  return list;
+}
+
 }  // namespace
 
 std::string TransferEngine::Impl::info_json() const {
@@ -63,6 +79,8 @@ std::string TransferEngine::Impl::info_json() const {
       {"type", ORBITE_BUILD_TYPE}, {"compiler", __VERSION__}, {"wire_version", wire::kWireVersion}};
   info["name"] = options.name;
   info["epoch"] = base::to_hex(epoch_.bytes);
+  // Relaxed: shown, and nothing hangs on it.
+  info["worker"] = {{"priority_boost", worker_boost_.load(std::memory_order_relaxed)}};
   info["transports"] = transports_json(local_ != nullptr, tcp_ != nullptr, tcp_unavailable_);
   info["listen"] = tcp_ != nullptr ? tcp_->listening().text() : "";
   Json advertise = Json::array();
@@ -80,6 +98,7 @@ std::string TransferEngine::Impl::info_json() const {
   info["served_lanes"] = tcp_ != nullptr ? tcp_->served_lanes() : 0;
   info["lane_sockets"] = tcp_ != nullptr ? tcp_->lane_sockets() : 0;
   info["peers"] = Json::parse(peers_json());
+  info["unresolved"] = unresolved_json(unresolved_peers());
   // Names come from peers: bytes that are not UTF-8 must not fail the whole answer.
   return info.dump(2, ' ', false, Json::error_handler_t::replace);
 }

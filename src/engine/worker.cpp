@@ -57,7 +57,8 @@ base::Nanoseconds TransferEngine::Impl::look_for_work() {
 
 void TransferEngine::Impl::take_events(base::Nanoseconds timeout_ns) {
   std::array<platform::PollEvent, 64> events;
-  const std::size_t count = network.poller_wait(poller_, events, timeout_ns);
+  const std::size_t count = timeout_ns == 0 ? network.poller_wait(poller_, events, 0)
+                                            : sleep_for_events(events, timeout_ns);
   worker_sleeps_.store(false, std::memory_order_seq_cst);
   for (std::size_t i = 0; i < count; ++i) {
     if (events[i].token == 0) {
@@ -73,6 +74,34 @@ void TransferEngine::Impl::end_worker() {
   if (closing_.load(std::memory_order_acquire) && tcp_ != nullptr) {
     tcp_->shut();  // nobody is left who would close the sockets of idle lanes
   }
+}
+
+/// Looks for events while that is worth it, then sleeps. Who leaves work meanwhile signals, which
+/// is an event too.
+std::size_t TransferEngine::Impl::sleep_for_events(std::span<platform::PollEvent> events,
+                                                   base::Nanoseconds sleep_ns) {
+  const base::Nanoseconds start_ns = clock.now_ns();
+  base::Nanoseconds now_ns = start_ns;
+  const base::Nanoseconds window_ns = std::min(spin_.window_ns(start_ns), sleep_ns);
+  if (window_ns > 0) {
+    std::size_t count = 0;
+    base::Nanoseconds gap_ns = 0;
+    do {
+      const base::Nanoseconds before_ns = now_ns;
+      count = network.poller_wait(poller_, events, 0);
+      now_ns = clock.now_ns();
+      gap_ns = std::max(gap_ns, now_ns - before_ns);
+    } while (count == 0 && now_ns - start_ns < window_ns);
+    spin_.looked(now_ns, count > 0, gap_ns);
+    if (count > 0) {
+      return count;
+    }
+  }
+  const std::size_t count = network.poller_wait(poller_, events, sleep_ns);
+  if (count > 0) {
+    spin_.slept(clock.now_ns() - now_ns);
+  }
+  return count;
 }
 
 /// Everything that is not an event. Returns how long to sleep at most.

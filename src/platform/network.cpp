@@ -353,6 +353,11 @@ void SystemNetwork::configure(Socket socket, const SocketOptions& options) {
     set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes);
     set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   }
+  if (options.unacknowledged_max_ns != 0) {
+    set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT,
+               static_cast<int>(std::clamp<base::Nanoseconds>(
+                   options.unacknowledged_max_ns / base::kMillisecond, 1, INT_MAX)));
+  }
   if (!options.congestion_control.empty()) {
     static_cast<void>(::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION,
                                    options.congestion_control.data(),

@@ -107,6 +107,9 @@ class Network {
   struct SocketOptions {
     base::Nanoseconds keepalive_idle_ns = 0;
     std::string congestion_control;
+    /// What we sent and the peer's kernel never acknowledged ends the connection after this time;
+    /// 0: after the system's, which is many minutes, and keepalive does not look meanwhile.
+    base::Nanoseconds unacknowledged_max_ns = 0;
   };
   virtual void configure(Socket socket, const SocketOptions& options) = 0;
 

@@ -109,6 +109,20 @@ std::vector<Entry> peer_entries() {
            [](Arguments& a) {
              return orbite_nixl_peer_confirm_fenced(a.engine, a.handle, a.error);
            }},
+      {.name = "UnresolvedRead",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_unresolved_read(a.engine, nullptr, a.size, a.error);
+           },
+       .nulls = {null_size},
+       .can_fail = false},
+      {.name = "EpochConfirmFenced",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_epoch_confirm_fenced(
+                 a.engine, static_cast<const std::uint8_t*>(a.input), a.error);
+           },
+       .nulls = {null_input}},
       {.name = "RangeImport",
        .call =
            [](Arguments& a) {

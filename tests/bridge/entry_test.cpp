@@ -474,6 +474,58 @@ TEST_F(BridgeTest, NoSelfPeerMeansThatTheEngineCloses) {
   EXPECT_EQ(arguments.handle_out, 0U);
 }
 
+TEST_F(BridgeTest, UnresolvedWorkCrossesWholeAndFitsOrTellsTheCount) {
+  UnresolvedPeer silent{.name = std::string(ORBITE_NIXL_NAME_BYTES_MAX, 'n'),
+                        .epoch = {1, 2, 3},
+                        .retired = true,
+                        .requests = 2,
+                        .bytes = 300,
+                        .pieces = 4,
+                        .code = ErrorCode::kPeerSilent,
+                        .native_errno = 5,
+                        .address = "127.0.0.1:18500",
+                        .duration_ns = 6};
+  UnresolvedPeer odd;
+  odd.name = std::string("a\0b", 3);
+  odd.address = std::string(200, '1');
+  fake_engine().unresolved = {silent, odd};
+  std::array<orbite_nixl_unresolved_t, 3> records{};
+  std::size_t count = 1;
+  records[0].record = ORBITE_NIXL_RECORD(orbite_nixl_unresolved_t);
+  EXPECT_EQ(orbite_nixl_unresolved_read(arguments.engine, records.data(), &count, nullptr),
+            ORBITE_NIXL_ERR_BUFFER_TOO_SMALL);
+  EXPECT_EQ(count, 2U);
+  EXPECT_EQ(orbite_nixl_unresolved_read(arguments.engine, records.data(), &count, nullptr),
+            ORBITE_NIXL_ERR_ABI_MISMATCH)
+      << "the second record has no head";
+  EXPECT_EQ(records[0].requests, 0U) << "written only on success";
+  records[1].record = records[0].record;
+  count = records.size();
+  ASSERT_EQ(orbite_nixl_unresolved_read(arguments.engine, records.data(), &count, nullptr),
+            ORBITE_NIXL_OK);
+  ASSERT_EQ(count, 2U);
+  const orbite_nixl_unresolved_t& first = records[0];
+  EXPECT_EQ(std::string(first.name, first.name_bytes), silent.name);
+  EXPECT_EQ(first.epoch[2], 3);
+  EXPECT_EQ(first.status, ORBITE_NIXL_ERR_PEER_SILENT);
+  EXPECT_EQ(first.native_errno, 5);
+  EXPECT_EQ(first.retired, 1U);
+  EXPECT_EQ(first.requests, 2U);
+  EXPECT_EQ(first.bytes, 300U);
+  EXPECT_EQ(first.pieces, 4U);
+  EXPECT_EQ(first.duration_ns, 6U);
+  EXPECT_STREQ(first.address, "127.0.0.1:18500");
+  EXPECT_EQ(std::string(records[1].name, records[1].name_bytes), odd.name);
+  EXPECT_EQ(std::strlen(records[1].address), sizeof(records[1].address) - 1) << "cut and ended";
+}
+
+TEST_F(BridgeTest, AnOperatorsWordReachesTheEngineWhole) {
+  ASSERT_EQ(orbite_nixl_epoch_confirm_fenced(arguments.engine, arguments.bytes.data(), nullptr),
+            ORBITE_NIXL_OK);
+  EXPECT_EQ(fake_engine().bytes_seen,
+            std::vector<std::uint8_t>(arguments.bytes.begin(), arguments.bytes.begin() + 16));
+}
+
 TEST_F(BridgeTest, DescriptorListsReachTheEngineWhole) {
   const std::array<orbite_nixl_descriptor_t, 2> local = {
       {{4096, 16, (std::uint64_t{3} << 32) | 1}, {8192, 32, (std::uint64_t{4} << 32) | 2}}};

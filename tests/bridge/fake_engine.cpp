@@ -118,6 +118,17 @@ Result<void> TransferEngine::confirm_peer_fenced(Handle peer) {
   return done();
 }
 
+Result<void> TransferEngine::confirm_epoch_fenced(const std::array<std::uint8_t, 16>& epoch) {
+  called("confirm_epoch_fenced");
+  fake_engine().bytes_seen.assign(epoch.begin(), epoch.end());
+  return done();
+}
+
+std::vector<UnresolvedPeer> TransferEngine::unresolved_peers() const {
+  called("unresolved_peers");
+  return fake_engine().unresolved;
+}
+
 Result<Handle> TransferEngine::import_range(Handle peer, std::span<const std::uint8_t> blob,
                                             std::uint64_t address, std::uint64_t length) {
   called("import_range");
@@ -256,6 +267,7 @@ void reset_fake_engine() {
   fake.outcome = fresh.outcome;
   fake.blob = fresh.blob;
   fake.inbox.clear();
+  fake.unresolved.clear();
   fake.info = fresh.info;
   fake.routes = fresh.routes;
   fake.config = Config{};

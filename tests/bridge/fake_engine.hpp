@@ -26,6 +26,7 @@ struct FakeEngine {
   Outcome outcome;
   std::vector<std::uint8_t> blob = {1, 2, 3, 4, 5};
   std::vector<Notification> inbox;
+  std::vector<UnresolvedPeer> unresolved;
   std::string info = "{\"version\":\"0\"}";
   std::string routes = "tcp:12,local:3";
 

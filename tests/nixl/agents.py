@@ -113,6 +113,8 @@ class Worker:
         if library.orbite_probe_open(str(bridge).encode()) != 0:
             raise OSError(f"{bridge} cannot be opened")
         library.orbite_probe_info.restype = ctypes.c_long
+        for name in ("engine", "request", "peer"):
+            getattr(library, f"orbite_probe_{name}").restype = ctypes.c_uint64
         self.probe_library = library
 
     def _new_id(self) -> int:
@@ -174,6 +176,9 @@ class Worker:
 
     def allocate(self, key: str, size: int, seed: int | None = None, offset: int = 0) -> int:
         self.blocks[key] = Block(size, seed, offset)
+        return self.blocks[key].address
+
+    def blocks_address(self, key: str) -> int:
         return self.blocks[key].address
 
     def fill(self, key: str, seed: int) -> None:
@@ -338,7 +343,50 @@ class Worker:
         assert length >= 0, "no engine, or its answer does not fit"
         return json.loads(text.raw[:length])
 
+    # Calls of the bridge that NIXL has none for; they need the probe
+
+    def last_request(self) -> int:
+        """The bridge's handle on what was prepared last."""
+        return self.probe_library.orbite_probe_request()
+
+    def last_peer(self) -> int:
+        """The bridge's handle on the peer whose metadata was added last."""
+        return self.probe_library.orbite_probe_peer()
+
+    def cancel(self, request: int) -> int:
+        return self.probe_library.orbite_probe_cancel(ctypes.c_uint64(request))
+
+    def confirm_fenced(self, peer: int) -> int:
+        return self.probe_library.orbite_probe_confirm_fenced(ctypes.c_uint64(peer))
+
+    def confirm_epoch_fenced(self, epoch: str) -> int:
+        return self.probe_library.orbite_probe_confirm_epoch(bytes.fromhex(epoch))
+
+    def result(self, request: int) -> dict[str, int]:
+        """Of a request's current execution, without progress; {"error": status} for a handle that
+        is gone."""
+        text = ctypes.create_string_buffer(512)
+        length = self.probe_library.orbite_probe_result(ctypes.c_uint64(request), text,
+                                                        ctypes.c_size_t(len(text)))
+        return json.loads(text.value) if length >= 0 else {"error": -length}
+
+    # What is left of an engine in this process
+
+    def engine_threads(self) -> int:
+        count = 0
+        for task in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(OSError):  # it ends while we look
+                count += (task / "comm").read_text().strip() == "orbite"
+        return count
+
+    def bridge_is_mapped(self) -> bool:
+        return "liborbite_nixl" in Path("/proc/self/maps").read_text()
+
     # Helpers of tests
+
+    def wall_clock_looks(self) -> int:
+        """How often this process asked clock_shim.c for the time of day."""
+        return ctypes.CDLL(None).orbite_clock_looks()
 
     def bind_port(self) -> int:
         """Listens on a port of loopback for as long as the process lives."""
@@ -446,8 +494,10 @@ def describe(error: Exception) -> tuple[str, str, str]:
     return type(error).__name__, str(error), traceback.format_exc()
 
 
-def serve(pipe, name: str, backend: str, options: dict, log: str) -> None:
+def serve(pipe, name: str, backend: str, options: dict, log: str,
+          variables: dict[str, str]) -> None:
     """The child process: one call at a time until the pipe closes or `exit` is asked."""
+    os.environ.update(variables)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 2)
     os.close(descriptor)
@@ -468,19 +518,27 @@ def serve(pipe, name: str, backend: str, options: dict, log: str) -> None:
             pipe.send(("error", describe(error)))
 
 
+# What each agent's process needs is loaded once, by the server that they are forked from.
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["numpy", "nixl_cu12._api", "agents"])
+
+
 class AgentProcess:
-    """An agent in a process of its own. Calls are those of Worker."""
+    """An agent in a process of its own. Calls are those of Worker. With variables for the loader
+    in `environment` (LD_PRELOAD) it is a fresh interpreter."""
 
     def __init__(self, name: str, backend: str = "ORBITE", plugin_dir: Path = PLUGIN_DIR,
                  environment: dict[str, str] | None = None, **options: object):
         self.name = name
         self.log_file = tempfile.NamedTemporaryFile(prefix=f"orbite-{name}-", suffix=".log")
-        context = multiprocessing.get_context("spawn")
+        variables = {"NIXL_PLUGIN_DIR": str(plugin_dir)} | (environment or {})
+        fresh = any(variable.startswith("LD_") for variable in variables)
+        context = multiprocessing.get_context("spawn") if fresh else _processes
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(
-            target=serve, args=(theirs, name, backend, options, self.log_file.name), daemon=True)
-        variables = {"NIXL_PLUGIN_DIR": str(plugin_dir)} | (environment or {})
-        with changed_environment(variables):
+            target=serve, daemon=True,
+            args=(theirs, name, backend, options, self.log_file.name, variables))
+        with changed_environment(variables if fresh else {}):
             self.process.start()
         theirs.close()
         self.stopped = False

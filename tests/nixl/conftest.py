@@ -3,12 +3,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 import agents
 from agents import AgentProcess, config_json
+from hosts import cables
+from proxy import Proxy
 
 
 def pytest_sessionstart(session):
@@ -33,6 +36,13 @@ def start():
     yield start_agent
     for process in started:
         process.close()
+
+
+@pytest.fixture
+def cable():
+    """make(here, there): two hosts with these addresses on the ends of one cable."""
+    with cables() as make:
+        yield make
 
 
 @pytest.fixture(scope="session")
@@ -60,10 +70,11 @@ def probe(compile_library):
 class Pair:
     """Two agents in two processes that know each other, with a block of memory each."""
 
-    def __init__(self, start, size: int, **options):
+    def __init__(self, start, size: int, here_config: str | None = None,
+                 there_config: str | None = None, **options):
         self.size = size
-        self.here = start("here", **options)
-        self.there = start("there", **options)
+        self.here = start("here", config=here_config, **options)
+        self.there = start("there", config=there_config, **options)
         self.here_address = self.here.allocate("block", size, 1)
         self.there_address = self.there.allocate("block", size, 2)
         for agent in (self.here, self.there):
@@ -84,6 +95,67 @@ class Pair:
 @pytest.fixture
 def make_pair(start):
     return lambda size=1 << 16, **options: Pair(start, size, **options)
+
+
+# How long the cable is pinched is the test's affair, also on a machine that stands still.
+PATIENT = {"progress_timeout_ms": 600_000}
+
+
+def patient_config(**sections: dict) -> str:
+    """As config_json; whoever waits in the middle of a frame waits for long."""
+    return config_json(**(sections | {"tcp": PATIENT | sections.get("tcp", {})}))
+
+
+class ProxiedPair(Pair):
+    """A pair whose `here` reaches `there` through a proxy. The engines can be asked."""
+
+    def __init__(self, start, probe: str, size: int, here: dict | None = None,
+                 there: dict | None = None):
+        self.proxy = Proxy()
+        advertised = {"addresses": ["127.0.0.1"], "port": self.proxy.port}
+        try:
+            super().__init__(
+                start, size, probe=probe, here_config=patient_config(**(here or {})),
+                there_config=patient_config(**({"advertise": advertised} | (there or {}))))
+        except BaseException:
+            self.proxy.close()
+            raise
+        self.port = int(self.there.info()["listen"].rpartition(":")[2])
+        self.proxy.target = self.port
+
+    def prepare_whole(self, operation: str = "WRITE", notification: bytes = b"") -> int:
+        whole = (0, self.size)
+        return self.here.prepare(operation, self.local(whole), self.remote(whole), "there",
+                                 notification)
+
+
+@pytest.fixture
+def make_proxied_pair(start, probe):
+    """Pairs with a proxy; `here` and `there` are sections of their configurations."""
+    made: list[ProxiedPair] = []
+
+    def make(size: int = 1 << 20, **configs: dict) -> ProxiedPair:
+        made.append(ProxiedPair(start, probe, size, **configs))
+        return made[-1]
+
+    yield make
+    for pair in made:
+        pair.proxy.close()
+
+
+def repeats(count: int) -> range:
+    """The rounds of a control that depends on timing; a long run makes more of them."""
+    return range(count * int(os.environ.get("ORBITE_TEST_REPEATS", "1")))
+
+
+def until(condition, seconds: float = 20.0) -> bool:
+    """Whether the condition came true within that time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.001)
+    return True
 
 
 def accounts(info: dict) -> dict[str, int]:

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from agents import AgentError, config_json
+from conftest import repeats, until
 
 EVERY_BYTE = bytes(range(256))
 
@@ -186,3 +187,56 @@ def test_n08_overflow_of_a_drained_inbox_is_told(start):
     assert len(there.notifications()) == done
     assert here.transfer("WRITE", [(local, 64)], [(remote, 64)], "there", b"again") == "DONE"
     assert there.wait_notifications(1) == [("here", b"again")]
+
+
+def test_n08_unreachable_target_among_others(start, probe):
+    """N08: one of two targets is dead. What is sent to it is told or logged and counted as failed,
+    what is sent to the other arrives exactly once."""
+    here, gone, alive = start("here", probe=probe), start("gone"), start("alive")
+    here.add(gone.metadata())
+    here.add(alive.metadata())
+    here.notify("gone", b"in time")
+    assert gone.wait_notifications(1) == [("here", b"in time")]
+    gone.kill()
+    accepted = 0
+    for round_ in repeats(50):
+        try:
+            here.notify("gone", b"lost %d" % round_)
+            accepted += 1
+        except AgentError as error:
+            assert error.kind in ("nixlRemoteDisconnectError", "nixlBackendError")
+        here.notify("alive", b"%d" % round_)
+        assert alive.wait_notifications(1) == [("here", b"%d" % round_)]
+    assert alive.notifications() == []
+    assert until(lambda: here.info()["counters"]["notifications_failed"] == accepted)
+    assert here.log().count("notification to peer 'gone' not delivered") == accepted
+
+
+def test_n08_no_write_is_repeated_for_its_notification(start, probe):
+    """N08: the target takes the bytes and refuses the notification: the transfer has failed, its
+    bytes are in place, and one frame was sent for each attempt."""
+    config = config_json(notifications={"message_bytes_max": 65000, "inbox_bytes_max": 65536})
+    here, there = start("here", probe=probe), start("there", probe=probe, config=config)
+    local, remote = here.allocate("block", 64, 1), there.allocate("block", 64, 2)
+    here.register("block")
+    there.register("block")
+    here.add(there.metadata())
+    here.notify("there", b"somebody drains this inbox")
+    assert len(there.wait_notifications(1)) == 1
+    here.notify("there", b"x" * 65000)
+    assert until(lambda: here.info()["counters"]["notifications_sent"] == 2)
+    for round_ in repeats(50):
+        here.fill("block", round_)
+        frames = there.info()["counters"]["served_frames"]
+        request = here.prepare("WRITE", [(local, 64)], [(remote, 64)], "there", b"y" * 1000)
+        with pytest.raises(AgentError) as failed:
+            here.run(request, b"y" * 1000)
+        assert failed.value.kind == "nixlBackendError"
+        assert there.content("block") == here.content("block")
+        # Other bytes at the source: they must not follow.
+        here.fill("block", 1000)
+        with pytest.raises(AgentError):
+            here.post(request)
+        assert there.info()["counters"]["served_frames"] == frames + 1
+        here.release(request)
+    assert [len(message) for _, message in there.notifications()] == [65000]

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from agents import AgentError
-from conftest import accounts
-from test_transfers import until
+from conftest import accounts, until
 
 MIB = 1 << 20
 QUICK_S = 5.0

@@ -7,8 +7,7 @@ from __future__ import annotations
 import pytest
 
 from agents import AgentError, ProcessGone
-from conftest import accounts
-from test_transfers import until
+from conftest import accounts, until
 
 SIZE = 64 << 20
 

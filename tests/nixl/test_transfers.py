@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agents import AgentError, config_json, pattern
-from conftest import accounts
+from conftest import accounts, repeats, until
 
 
 def model(source: np.ndarray, source_parts, target: np.ndarray, target_parts) -> bytes:
@@ -97,15 +97,6 @@ def test_n01_accounting_returns_to_baseline_only_after_drain(make_pair, probe):
     assert pair.guards_intact()
 
 
-def until(condition, seconds: float = 20.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 def test_n07_repost_of_a_drained_success(make_pair):
     """N07: a request is posted again after each success and moves what is there then."""
     pair = make_pair()
@@ -150,6 +141,39 @@ def test_n07_no_call_waits_for_payload(make_pair):
     pair.here.remove("there")
     assert time.monotonic() - begin < 2
     pair.there.resume()
+
+
+def test_n07_withheld_answers_block_no_call(make_proxied_pair):
+    """N07: preparing sends not one byte; with every answer withheld each call still answers: post,
+    poll, refused release, release of what was never posted, and a second post."""
+    pair = make_proxied_pair(1 << 16)
+    first = pair.prepare_whole()
+    assert pair.here.run(first) == "DONE"
+    pair.here.release(first)
+    for round_ in repeats(50):
+        passed = pair.proxy.passed()
+        request, idle = pair.prepare_whole(), pair.prepare_whole()
+        assert pair.proxy.passed() == passed
+        pair.here.fill("block", round_)
+        pair.proxy.hold(0, answers=True)
+        assert pair.here.post(request) == "PROC"
+        second = pair.prepare_whole()
+        assert pair.here.post(second) == "PROC"
+        pair.here.release(idle)
+        for _ in range(10):
+            assert pair.here.poll(request) == "PROC" and pair.here.poll(second) == "PROC"
+        with pytest.raises(AgentError) as refused:
+            pair.here.post(second)
+        assert refused.value.kind == "nixlRepostActiveError"
+        with pytest.raises(AgentError):
+            pair.here.release(second)
+        # Final, since the agent polls it no more: the engine keeps it.
+        pair.here.release(second)
+        pair.proxy.open()
+        assert pair.here.wait(request) == "DONE"
+        pair.here.release(request)
+        assert until(lambda: not any(accounts(pair.here.info()).values()))
+        assert pair.there.content("block") == pair.here.content("block")
 
 
 def test_n07_preparing_moves_nothing(make_pair):

@@ -78,10 +78,10 @@ def test_help_names_the_commands() -> None:
     assert "config" in text
 
 
-@pytest.mark.parametrize("command", ["bench", "sim", "nonsense"])
+@pytest.mark.parametrize("command", ["bench", "nonsense"])
 def test_unknown_command_is_refused_and_the_known_ones_named(command: str) -> None:
     assert fails(2, command) == (
-        f"orbite: unknown command '{command}'; commands of orbite: info, config "
+        f"orbite: unknown command '{command}'; commands of orbite: info, config, sim "
         "(see orbite --help)\n"
     )
 
@@ -108,6 +108,12 @@ def test_missing_command_is_refused(arguments: list[str]) -> None:
         (["config", "check"], "file"),
         (["config", "check", "one", "two"], "two"),
         (["config", "defaults", "--json", "--markdown"], "--markdown"),
+        (["sim", "--seeds", "0"], "--seeds: Value 0 not in range 1 to"),
+        (["sim", "--seeds", "many"], "many"),
+        (["sim", "--ops", "0"], "--ops: Value 0 not in range 1 to"),
+        (["sim", "--hosts", "9"], "--hosts: Value 9 not in range 2 to 4"),
+        (["sim", "--jobs", "0"], "--jobs"),
+        (["sim", "--faults", "cut,bang"], "'bang' is none of none, network, process, all, delay"),
     ],
 )
 def test_wrong_arguments_are_refused_by_name(arguments: list[str], named: str) -> None:
@@ -310,3 +316,31 @@ def test_info_names_an_address_that_is_not_of_this_host(write) -> None:
     # Of the range for documentation.
     path = write({"listen": {"address": "192.0.2.1"}})
     assert "192.0.2.1" in fails(1, "info", "--config", path)
+
+
+# sim.
+
+
+def test_sim_runs_seeds_and_says_what_they_did() -> None:
+    text = succeeds("sim", "--seeds", "20", "--seed", "5")
+    assert re.match(r"20 seeds from 5, no violation: \d+ executions, \d+ faults, ", text)
+
+
+def test_sim_spreads_seeds_over_processes_and_writes_json() -> None:
+    told = json.loads(succeeds("sim", "--seeds", "40", "--jobs", "2", "--json"))
+    assert told["seeds"] == 40
+    assert told["failing_seed"] is None
+    assert told["executions"] > 100
+    assert told["seeds_per_second"] > 0
+
+
+def test_sim_tells_one_seed_in_full_and_the_same_each_time() -> None:
+    arguments = ("sim", "--log", "--seed", "3", "--ops", "60", "--faults", "reset,kill")
+    first = succeeds(*arguments)
+    assert succeeds(*arguments) == first
+    assert "starts its life 1" in first
+    assert "all faults end" in first
+
+
+def test_sim_without_faults_brings_none() -> None:
+    assert " 0 faults, " in succeeds("sim", "--seeds", "10", "--faults", "none")

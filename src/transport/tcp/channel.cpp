@@ -251,6 +251,20 @@ std::uint64_t Channel::unproved() const {
   return count;
 }
 
+Trouble Channel::trouble() const {
+  Trouble first;
+  std::uint64_t slices = 0;
+  for (const auto& lane : lanes_) {
+    Trouble trouble = lane->trouble();
+    slices += trouble.slices;
+    if (trouble.slices > 0 && (first.slices == 0 || trouble.since_ns < first.since_ns)) {
+      first = std::move(trouble);
+    }
+  }
+  first.slices = slices;
+  return first;
+}
+
 std::uint32_t Channel::sockets() const {
   std::uint32_t count = 0;
   for (const auto& lane : lanes_) {

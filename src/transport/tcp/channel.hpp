@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "transfer/transport.hpp"
@@ -64,6 +65,16 @@ class DescribeCall {
   std::optional<ErrorCode> code_;
 };
 
+/// Lanes whose frames can only be retired by a proof from elsewhere.
+struct Trouble {
+  std::uint64_t slices = 0;  ///< 0: no lane is
+  // Of the lane that got into it first.
+  ErrorCode code = ErrorCode::kOk;
+  int native_errno = 0;
+  base::Nanoseconds since_ns = 0;
+  std::string address;
+};
+
 /// Our lanes to one peer epoch: one for latency work, some for bulk, one for control (drains), each
 /// connected when it is first needed and closed when it has been idle.
 class Channel final : public transfer::Flow {
@@ -99,6 +110,7 @@ class Channel final : public transfer::Flow {
   void drive(transfer::WorkLimit& limit, transfer::Driver driver);
   void confirm_fenced();
   [[nodiscard]] std::uint64_t unproved() const;
+  [[nodiscard]] Trouble trouble() const;
   [[nodiscard]] std::uint32_t sockets() const;
   /// Something is queued, in flight, connecting or unproved.
   [[nodiscard]] bool busy();

@@ -176,6 +176,8 @@ void Lane::fall_silent() {
   if (base::planted(base::Bug::kLocalTimeoutAsProof)) {
     retire_all();
   }
+  stuck_code_ = ErrorCode::kPeerSilent;
+  stuck_errno_ = 0;
   state_ = in_flight_.empty() ? State::kReady : State::kSilent;
 }
 
@@ -249,6 +251,27 @@ void Lane::publish() {
   busy_.store(!in_flight_.empty() || fitness == Fitness::kConnecting, std::memory_order_relaxed);
   unproved_.store(stuck ? in_flight_.size() : 0, std::memory_order_relaxed);
   unproved_lane_id_.store(stuck && !in_flight_.empty() ? lane_id_ : 0, std::memory_order_relaxed);
+  publish_trouble(stuck && !in_flight_.empty());
+}
+
+void Lane::publish_trouble(bool stuck) {
+  if (!stuck && !in_trouble_) {
+    return;
+  }
+  const auto& addresses = channel_.addresses();
+  const std::lock_guard lock(trouble_mutex_);
+  if (!stuck) {
+    trouble_ = {};
+  } else if (!in_trouble_) {
+    trouble_.since_ns = environment_.clock.now_ns();
+    trouble_.address = address_index_ < addresses.size() ? addresses[address_index_].text() : "";
+  }
+  if (stuck) {
+    trouble_.slices = in_flight_.size();
+    trouble_.code = stuck_code_;
+    trouble_.native_errno = stuck_errno_;
+  }
+  in_trouble_ = stuck;
 }
 
 }  // namespace orbite::transport::tcp

@@ -99,6 +99,12 @@ class Lane final : private transfer::CompletionPath {
     return unproved_lane_id_.load(std::memory_order_relaxed);
   }
 
+  /// What is unproved here, and why. From any thread.
+  [[nodiscard]] Trouble trouble() const {
+    const std::lock_guard lock(trouble_mutex_);
+    return trouble_;
+  }
+
   void set_channel_reference(std::weak_ptr<transfer::Flow> self) {
     channel_self_ = std::move(self);
   }
@@ -157,6 +163,7 @@ class Lane final : private transfer::CompletionPath {
   void fail_pending_if_alone(ErrorCode code, int native_errno);
   void update_interest();
   void publish();
+  void publish_trouble(bool stuck);
   void check_timers(base::Nanoseconds now_ns);
   void log_end(base::LogLevel level, const char* what, ErrorCode code, int native_errno) const;
   void answer_kick();
@@ -190,6 +197,9 @@ class Lane final : private transfer::CompletionPath {
   int send_errno_ = 0;          ///< sending failed; what was received before is still to be read
   bool reset_by_peer_ = false;  ///< how the connection was lost
   std::uint32_t interest_ = 0;  ///< as the poller has it
+  ErrorCode stuck_code_ = ErrorCode::kOk;  ///< why it is Silent or Lost
+  int stuck_errno_ = 0;
+  bool in_trouble_ = false;  ///< as trouble_ says
 
   wire::ClientHello hello_{};
   std::vector<std::uint8_t> head_;  ///< header, table and extents of the frame being sent
@@ -210,6 +220,10 @@ class Lane final : private transfer::CompletionPath {
   std::vector<wire::WireExtent> extent_scratch_;
   bool drains_wanted_ = false;
   base::Nanoseconds drain_after_ns_ = 0;
+
+  // Written by the holder of the drive mutex, while the lane is stuck or has just been.
+  mutable std::mutex trouble_mutex_;
+  Trouble trouble_;
 
   // Set by who found the mutex taken, looked at by the holder after it let go: one of the two sees
   // the other, so both sides are sequentially consistent.

@@ -129,6 +129,8 @@ void Lane::lost(ErrorCode code, int native_errno, const char* what) {
   close_socket();
   send_.clear();
   state_ = in_flight_.empty() ? State::kClosed : State::kLost;
+  stuck_code_ = code;
+  stuck_errno_ = native_errno;
   reset_by_peer_ = native_errno == ECONNRESET || native_errno == EPIPE;
   if (class_ == wire::LaneClass::kControl) {
     retry_after_ns_ = environment_.clock.now_ns() + kRetryDrain;

@@ -225,6 +225,10 @@ void TcpTransport::confirm_fenced(transfer::Flow& flow) { channel_of(flow).confi
 
 std::uint64_t TcpTransport::unproved(transfer::Flow& flow) { return channel_of(flow).unproved(); }
 
+Trouble TcpTransport::trouble(const transfer::Flow& flow) const {
+  return static_cast<const Channel&>(flow).trouble();
+}
+
 std::uint32_t TcpTransport::lane_sockets() const {
   const std::lock_guard lock(mutex_);
   std::uint32_t count = 0;
@@ -325,10 +329,16 @@ void TcpTransport::make_room_for_handshake() {
 bool TcpTransport::adopt(platform::Socket socket, const platform::SocketAddress& peer) {
   bool owned = true;  // by us, until the lane has it
   try {
+    const Config::Tcp& tcp = environment_.config.tcp;
+    // Ending it is always safe for us, and a last answer that is never acknowledged would keep the
+    // probes of an idle connection away: as long as these may take, at least what a stall in the
+    // middle of a frame may.
+    const std::uint64_t unacknowledged_max_ms =
+        std::max(2 * tcp.keepalive_idle_ms, tcp.progress_timeout_ms);
     environment_.network.configure(
-        socket,
-        {environment_.config.tcp.keepalive_idle_ms * base::kMillisecond,
-         peer.is_loopback() ? environment_.config.tcp.loopback_congestion_control : std::string()});
+        socket, {tcp.keepalive_idle_ms * base::kMillisecond,
+                 peer.is_loopback() ? tcp.loopback_congestion_control : std::string(),
+                 unacknowledged_max_ms * base::kMillisecond});
     const std::uint64_t id = next_served_id_++;
     auto lane = std::make_unique<ServedLane>(environment_, callbacks_, trailer_budget_, socket, id,
                                              peer.text());

@@ -69,6 +69,7 @@ class TcpTransport final : public transfer::Transport {
     return served_count_.load(std::memory_order_relaxed);
   }
   [[nodiscard]] std::uint32_t lane_sockets() const;
+  [[nodiscard]] Trouble trouble(const transfer::Flow& flow) const;
   /// Set by submit(): whoever sleeps must look after the lanes. Reset by on_tick().
   [[nodiscard]] bool needs_worker() const noexcept {
     return needs_worker_.load(std::memory_order_seq_cst);

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -540,7 +541,14 @@ TEST(NetworkConfigure, SetsWhatTheSystemAllows) {
   EXPECT_EQ(congestion_control_of(connection.client), "reno");
   connection.network.configure(
       connection.client, {.keepalive_idle_ns = 1, .congestion_control = std::string(5000, 'x')});
+  EXPECT_EQ(option_of(connection.client, IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
   EXPECT_EQ(option_of(connection.client, IPPROTO_TCP, TCP_KEEPIDLE), 1);
+  connection.network.configure(
+      connection.client, {.congestion_control = {}, .unacknowledged_max_ns = 3 * base::kSecond});
+  EXPECT_EQ(option_of(connection.client, IPPROTO_TCP, TCP_USER_TIMEOUT), 3000);
+  connection.network.configure(connection.client, {.congestion_control = {},
+                                                   .unacknowledged_max_ns = ~base::Nanoseconds{0}});
+  EXPECT_EQ(option_of(connection.client, IPPROTO_TCP, TCP_USER_TIMEOUT), INT_MAX);
   EXPECT_EQ(option_of(connection.client, IPPROTO_TCP, TCP_KEEPINTVL), 1);
   connection.network.configure(connection.client, {});
   EXPECT_EQ(option_of(connection.client, SOL_SOCKET, SO_KEEPALIVE), 0);

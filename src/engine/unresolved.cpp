@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known and not retired, peer by peer, and the word that ends it.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/log.hpp"
+#include "engine/impl.hpp"
+
+namespace orbite {
+
+std::vector<UnresolvedPeer> TransferEngine::Impl::unresolved_peers() const {
+  std::map<std::array<std::uint8_t, 16>, UnresolvedPeer> found;
+  const base::Nanoseconds now_ns = clock.now_ns();
+  std::set<const peer::Peer*> living;
+  for (const auto& peer : peers.all()) {
+    living.insert(peer.get());
+  }
+  for (const auto& execution : active_executions()) {
+    const Outcome outcome = execution->outcome();
+    if (outcome.logical == Logical::kNone || outcome.terminal()) {
+      continue;
+    }
+    const peer::Peer& peer = execution->peer();
+    const auto [entry, is_new] = found.try_emplace(peer.epoch().bytes);
+    UnresolvedPeer& unresolved = entry->second;
+    if (is_new) {
+      unresolved.name = peer.name();
+      unresolved.epoch = peer.epoch().bytes;
+      unresolved.retired = true;
+      unresolved.code = outcome.code;
+      unresolved.native_errno = outcome.native_errno;
+      if (tcp_ != nullptr && !peer.is_self()) {
+        const transport::tcp::Trouble trouble =
+            tcp_->trouble(static_cast<transfer::Flow&>(*peer.link()));
+        if (trouble.slices > 0) {
+          unresolved.pieces = trouble.slices;
+          unresolved.code = trouble.code;
+          unresolved.native_errno = trouble.native_errno;
+          unresolved.address = trouble.address;
+          unresolved.duration_ns = now_ns > trouble.since_ns ? now_ns - trouble.since_ns : 0;
+        }
+      }
+    }
+    unresolved.retired = unresolved.retired && !living.contains(&peer);
+    ++unresolved.requests;
+    unresolved.bytes += execution->bytes();
+  }
+  std::vector<UnresolvedPeer> list;
+  list.reserve(found.size());
+  for (auto& [epoch, unresolved] : found) {
+    list.push_back(std::move(unresolved));
+  }
+  return list;
+}
+
+Result<void> TransferEngine::Impl::confirm_peer_fenced(Handle handle) {
+  ORBITE_TRY(check_process());
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<peer::Peer> peer, peers.find(handle));
+  return confirm_epoch_fenced(peer->epoch());
+}
+
+Result<void> TransferEngine::Impl::confirm_epoch_fenced(const base::SourceEpoch& epoch) {
+  ORBITE_TRY(check_process());
+  std::vector<std::shared_ptr<peer::Peer>> known = peers.all();
+  std::erase_if(known, [&](const auto& peer) { return peer->epoch() != epoch; });
+  // First, so that nothing is launched to them behind the look at what is active.
+  for (const auto& peer : known) {
+    peer->retire();
+  }
+  std::vector<std::shared_ptr<transfer::Execution>> executions = active_executions();
+  std::erase_if(executions,
+                [&](const auto& execution) { return execution->peer().epoch() != epoch; });
+  if (known.empty() && executions.empty()) {
+    return fail(ErrorCode::kNotFound, "no peer of epoch %s", base::to_hex(epoch.bytes).c_str());
+  }
+  const std::string& name =
+      known.empty() ? executions.front()->peer().name() : known.front()->name();
+  base::log(base::LogLevel::kWarn, "an operator declared peer '%.64s' (epoch %s) fenced",
+            name.c_str(), base::to_hex(epoch.bytes).c_str());
+  counters.peers_confirmed_fenced.add();
+  stop_executions(executions, ErrorCode::kPeerDisconnected);
+  if (tcp_ == nullptr || epoch == epoch_) {
+    return {};
+  }
+  std::set<std::shared_ptr<peer::Link>> links;
+  for (const auto& peer : known) {
+    links.insert(peer->shared_link());
+  }
+  for (const auto& execution : executions) {
+    links.insert(execution->peer().shared_link());
+  }
+  for (const auto& link : links) {
+    if (link != nullptr) {
+      tcp_->confirm_fenced(static_cast<transfer::Flow&>(*link));
+    }
+  }
+  return {};
+}
+
+}  // namespace orbite

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine says of work whose proof of retirement it has not got, and the operator's word.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine_pair.hpp"
+#include "remote_process.hpp"
+
+namespace orbite {
+namespace {
+
+using test::eventually;
+using test::Node;
+using test::RemoteProcess;
+
+constexpr std::size_t kLarge = std::size_t{64} << 20;
+
+class Unresolved : public ::testing::Test {
+ protected:
+  Unresolved() {
+    remote_.introduce_to(node_);
+    warm_up(node_, remote_, kLarge);
+  }
+  static Config config() {
+    Config made = test::loopback_config();
+    made.tcp.progress_timeout_ms = 100;
+    made.close.timeout_ms = 200;
+    return made;
+  }
+  /// WRITEs to the stopped peer whose outcome is known and whose end is not.
+  std::vector<Handle> write_into_silence(std::size_t count) {
+    remote_.stop();
+    std::vector<Handle> requests;
+    for (std::size_t i = 0; i < count; ++i) {
+      requests.push_back(remote_.prepare(node_, Operation::kWrite, kLarge).value());
+      EXPECT_TRUE(node_.engine->post(requests.back(), {}).has_value());
+    }
+    EXPECT_TRUE(eventually(
+        [&] { return node_.engine->check(requests.front())->logical != Logical::kNone; }));
+    return requests;
+  }
+
+  RemoteProcess remote_{kLarge};
+  Node node_{"a", kLarge, config()};
+};
+
+TEST_F(Unresolved, IsNothingWhileAllGoesWell) {
+  EXPECT_TRUE(node_.engine->unresolved_peers().empty());
+  remote_.stop();
+  const Handle request = remote_.prepare(node_, Operation::kRead, kLarge).value();
+  ASSERT_TRUE(node_.engine->post(request, {}).has_value());
+  EXPECT_TRUE(node_.engine->unresolved_peers().empty()) << "in progress is not unresolved";
+  remote_.go_on();
+  EXPECT_EQ(test::wait_terminal(*node_.engine, request).logical, Logical::kSuccess);
+}
+
+TEST_F(Unresolved, NamesThePeerTheReasonAndHowMuch) {
+  const std::vector<Handle> requests = write_into_silence(1);
+  const std::vector<UnresolvedPeer> unresolved = node_.engine->unresolved_peers();
+  ASSERT_EQ(unresolved.size(), 1U);
+  const UnresolvedPeer& peer = unresolved.front();
+  EXPECT_EQ(peer.name, "remote");
+  EXPECT_FALSE(peer.retired);
+  EXPECT_EQ(peer.requests, 1U);
+  EXPECT_EQ(peer.bytes, kLarge);
+  EXPECT_GT(peer.pieces, 0U);
+  EXPECT_EQ(peer.code, ErrorCode::kPeerSilent);
+  EXPECT_EQ(peer.address.substr(0, 10), "127.0.0.1:");
+  EXPECT_TRUE(eventually([&] {
+    return node_.engine->unresolved_peers().front().duration_ns > peer.duration_ns;
+  })) << "it grows";
+  const auto info = nlohmann::json::parse(node_.engine->info_json());
+  ASSERT_EQ(info["unresolved"].size(), 1U);
+  EXPECT_EQ(info["unresolved"][0]["name"], "remote");
+  EXPECT_EQ(info["unresolved"][0]["requests"], 1);
+  EXPECT_NE(info["unresolved"][0]["reason"].get<std::string>().find("silent"), std::string::npos);
+  remote_.go_on();
+  EXPECT_TRUE(test::wait_terminal(*node_.engine, requests.front()).terminal());
+  EXPECT_TRUE(node_.engine->unresolved_peers().empty());
+}
+
+TEST_F(Unresolved, OfARetiredPeerIsStillNamedAndEndsWithTheWordOnItsEpoch) {
+  const std::vector<Handle> requests = write_into_silence(2);
+  ASSERT_TRUE(node_.engine->retire_peer(node_.peer).has_value());
+  EXPECT_EQ(node_.engine->confirm_peer_fenced(node_.peer).error().code(), ErrorCode::kStaleHandle);
+  ASSERT_TRUE(eventually(
+      [&] { return node_.engine->check(requests.back())->logical == Logical::kFailed; }));
+  const std::vector<UnresolvedPeer> unresolved = node_.engine->unresolved_peers();
+  ASSERT_EQ(unresolved.size(), 1U);
+  EXPECT_TRUE(unresolved.front().retired);
+  std::array<std::uint8_t, 16> other = unresolved.front().epoch;
+  other[0] = static_cast<std::uint8_t>(other[0] ^ 1U);
+  EXPECT_EQ(node_.engine->confirm_epoch_fenced(other).error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(node_.engine->unresolved_peers().size(), 1U);
+  ASSERT_TRUE(node_.engine->confirm_epoch_fenced(unresolved.front().epoch).has_value());
+  for (const Handle request : requests) {
+    EXPECT_TRUE(test::wait_terminal(*node_.engine, request).terminal());
+  }
+  EXPECT_TRUE(node_.engine->unresolved_peers().empty());
+}
+
+TEST_F(Unresolved, CanceledWorkOnItsWayIsNamedWithoutAConnectionInTrouble) {
+  const Handle request = remote_.prepare(node_, Operation::kWrite, kLarge).value();
+  remote_.stop();
+  ASSERT_TRUE(node_.engine->post(request, {}).has_value());
+  ASSERT_TRUE(node_.engine->cancel(request).has_value());
+  const std::vector<UnresolvedPeer> unresolved = node_.engine->unresolved_peers();
+  ASSERT_EQ(unresolved.size(), 1U);
+  EXPECT_EQ(unresolved.front().code, ErrorCode::kCanceled);
+  EXPECT_EQ(unresolved.front().pieces, 0U);
+  EXPECT_EQ(unresolved.front().address, "");
+  remote_.go_on();
+  EXPECT_TRUE(test::wait_terminal(*node_.engine, request).terminal());
+}
+
+}  // namespace
+}  // namespace orbite
