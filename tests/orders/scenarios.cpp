@@ -64,9 +64,8 @@ std::vector<Scenario> plain_scenarios() {
 
 std::vector<Scenario> single_scenarios() {
   Scenario scenario;
-  scenario.calls = {Act::kPost,           Act::kCheck,         Act::kCancel,
-                    Act::kRelease,        Act::kUnload,        Act::kInvalidate,
-                    Act::kDeregisterNear, Act::kDeregisterFar, Act::kClose};
+  scenario.calls = {Act::kPost,       Act::kCancel,         Act::kRelease,       Act::kUnload,
+                    Act::kInvalidate, Act::kDeregisterNear, Act::kDeregisterFar, Act::kClose};
   std::vector<Scenario> scenarios = all_kinds(scenario, "");
   scenario.calls = {Act::kPost,           Act::kCancel,  Act::kRelease,
                     Act::kDeregisterNear, Act::kRestart, Act::kClose};

@@ -10,7 +10,7 @@ namespace orbite::test {
 /// One execution of one slice, and each call of the user once.
 std::vector<Scenario> plain_scenarios();
 /// One execution: both operations, every ending, one slice and two, with and without notification,
-/// against every call and a restart of the far side.
+/// against every call that changes anything and a restart of the far side.
 std::vector<Scenario> single_scenarios();
 /// Two requests at a time.
 std::vector<Scenario> double_scenarios();
