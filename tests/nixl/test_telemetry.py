@@ -17,7 +17,8 @@ import agents
 
 LOOPBACK = (
     b'{"listen": {"address": "127.0.0.1"}, "advertise": {"addresses": ["127.0.0.1"]},'
-    b' "tcp": {"connect_timeout_ms": 500, "bulk_lanes_per_peer": 1}, "limits": {"peers_max": 1, "requests_max": 8}}'
+    b' "tcp": {"connect_timeout_ms": 500, "bulk_lanes_per_peer": 1},'
+    b' "limits": {"peers_max": 1, "requests_max": 8}}'
 )
 WRITE, READ = 1, 0
 SUCCESS, FAILED = 1, 3
