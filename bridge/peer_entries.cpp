@@ -41,6 +41,7 @@ void fill(const UnresolvedPeer& from, orbite_nixl_unresolved_t& to) {
 }  // namespace orbite::bridge
 
 using orbite::ErrorCode;
+using orbite::fail;
 using orbite::Handle;
 using orbite::Result;
 using orbite::UnresolvedPeer;
@@ -68,10 +69,7 @@ orbite_nixl_status_t orbite_nixl_peer_self(orbite_nixl_engine_t engine, orbite_n
   return guarded(error, [&]() -> Result<void> {
     ORBITE_TRY(check_pointer(peer, "peer"));
     ORBITE_ASSIGN_OR_RETURN(const EngineLease lease, EngineLease::enter(engine));
-    const Handle handle = lease->self_peer();
-    if (handle.generation == 0) {
-      return fail(ErrorCode::kEngineClosing, "a closing engine gives out no peers");
-    }
+    ORBITE_ASSIGN_OR_RETURN(const Handle handle, lease->self_peer());
     *peer = handle.packed();
     return {};
   });

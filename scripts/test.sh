@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Usage: test.sh STAGE...
-#   checks  scripts that check the tree and themselves; each header alone
+#   checks  scripts that check the tree and themselves; each header alone; the canary of fuzzing
 #   dev     all C++ tests, optimised, with assertions
 #   asan    the same under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan    the same but the fuzz corpora under ThreadSanitizer
@@ -30,6 +30,7 @@ stage_checks() {
   scripts/check-style.py || rc=1
   scripts/check-controls.py || rc=1
   build dev check-headers || rc=1
+  { build fuzz fuzz_canary && scripts/fuzz.sh --canary; } || rc=1
   return "$rc"
 }
 

@@ -67,15 +67,15 @@ Result<void> SimTransport::submit(transfer::Flow& flow, transfer::Slice& slice) 
   job->slice = &slice;
   job->flow = &sim_flow;
   job->due_step = step_ + delay();
-  draw_fate(*job);
+  job->fate = world_.fate_of ? world_.fate_of(slice) : draw_fate(slice);
   ++sim_flow.accepted.at(class_of(slice));
   note("accept", *job);
   jobs_.push_back(std::move(job));
   return {};
 }
 
-void SimTransport::draw_fate(Job& job) {
-  const std::uint64_t bytes = job.slice->bytes;
+Fate SimTransport::draw_fate(const transfer::Slice& slice) {
+  const std::uint64_t bytes = slice.bytes;
   std::uint64_t fate = draw(1000);
   const auto falls_to = [&fate](std::uint32_t share) {
     const bool falls = fate < share;
@@ -83,23 +83,20 @@ void SimTransport::draw_fate(Job& job) {
     return falls;
   };
   if (falls_to(script_.failed_none)) {
-    job.result = {ErrorCode::kIoFailed, EIO, 0, RemoteEffect::kNone, false};
-  } else if (falls_to(script_.failed_prefix)) {
-    const std::uint64_t prefix = bytes > 0 ? draw(bytes) : 0;
-    job.result = {ErrorCode::kShortTransfer, 0, prefix,
-                  prefix > 0 ? RemoteEffect::kPrefix : RemoteEffect::kNone, false};
-    job.moved_late = prefix;
-  } else if (const bool retires = falls_to(script_.failed_unknown);
-             retires || falls_to(script_.lost)) {
-    const std::uint64_t prefix = draw(bytes + 1);
-    job.is_lost = !retires;
-    job.result = {retires ? ErrorCode::kPeerDisconnected : ErrorCode::kPeerSilent, 0, prefix,
-                  RemoteEffect::kUnknown, false};
-    job.moved_late = prefix + draw(bytes - prefix + 1);
-  } else {
-    job.result = {ErrorCode::kOk, 0, bytes, RemoteEffect::kComplete, false};
-    job.moved_late = bytes;
+    return {{ErrorCode::kIoFailed, EIO, 0, RemoteEffect::kNone, false}};
   }
+  if (falls_to(script_.failed_prefix)) {
+    const std::uint64_t prefix = bytes > 0 ? draw(bytes) : 0;
+    const auto effect = prefix > 0 ? RemoteEffect::kPrefix : RemoteEffect::kNone;
+    return {{ErrorCode::kShortTransfer, 0, prefix, effect, false}, prefix};
+  }
+  if (const bool retires = falls_to(script_.failed_unknown); retires || falls_to(script_.lost)) {
+    const std::uint64_t prefix = draw(bytes + 1);
+    const auto code = retires ? ErrorCode::kPeerDisconnected : ErrorCode::kPeerSilent;
+    const std::uint64_t late = draw(bytes - prefix + 1);
+    return {{code, 0, prefix, RemoteEffect::kUnknown, false}, prefix + late, !retires};
+  }
+  return {{ErrorCode::kOk, 0, bytes, RemoteEffect::kComplete, false}, bytes};
 }
 
 void SimTransport::drop_unposted(transfer::Flow& flow, const transfer::Execution& execution) {
@@ -181,11 +178,11 @@ void SimTransport::reset_peer(transfer::Flow& flow) {
       continue;
     }
     if (job.phase == Phase::kPosted && !job.is_refused) {
-      job.moved_late = draw(job.slice->bytes + 1);
-      job.result = {ErrorCode::kPeerDisconnected, 0, 0, RemoteEffect::kUnknown, false};
+      job.fate = {{ErrorCode::kPeerDisconnected, 0, 0, RemoteEffect::kUnknown, false},
+                  job.moved + draw(job.slice->bytes - job.moved + 1)};
     }
     if (job.phase == Phase::kPosted) {
-      complete(*job.slice, job.result);
+      complete(*job.slice, job.fate.result);
     }
     end(job);
   }
@@ -196,6 +193,9 @@ void SimTransport::reset_peer(transfer::Flow& flow) {
 void SimTransport::drive(transfer::Flow& flow, transfer::WorkLimit& limit,
                          transfer::Driver /*driver*/) {
   ++step_;
+  if (script_.stepped) {
+    return;
+  }
   auto& sim_flow = static_cast<SimFlow&>(flow);
   while (!limit.exhausted()) {
     Job* const job = pick_due(sim_flow);
@@ -230,11 +230,11 @@ void SimTransport::advance(Job& job, transfer::WorkLimit& limit) {
       }
       return;
     case Phase::kPosted:
-      limit.spend(job.result.prefix_bytes);
+      limit.spend(job.fate.result.prefix_bytes);
       finish(job);
       return;
     case Phase::kCompleted:
-      limit.spend(job.moved_late - job.result.prefix_bytes);
+      limit.spend(job.fate.moved - job.moved);
       end(job);
       return;
     case Phase::kLost:
@@ -246,6 +246,9 @@ void SimTransport::post(Job& job) {
   note("post", job);
   job.phase = Phase::kPosted;
   job.due_step = step_ + delay();
+  if (world_.on_enter) {
+    world_.on_enter(*job.slice);
+  }
   borrow_far(job);
 }
 
@@ -272,9 +275,7 @@ void SimTransport::borrow_far(Job& job) {
                                       remote.blob().key, direction);
     if (!loan) {
       job.far_loans.clear();
-      job.result = {loan.error().code(), 0, 0, RemoteEffect::kNone, false};
-      job.moved_late = 0;
-      job.is_lost = false;
+      job.fate = {{loan.error().code(), 0, 0, RemoteEffect::kNone, false}};
       job.is_refused = true;
       return;
     }
@@ -285,22 +286,23 @@ void SimTransport::borrow_far(Job& job) {
 /// The known prefix moves, then the completion is told.
 void SimTransport::finish(Job& job) {
   note("complete", job);
-  move_bytes(*job.slice, 0, job.result.prefix_bytes);
-  if (job.slice->carries_notification && job.result.code == ErrorCode::kOk) {
+  transfer::SliceResult& result = job.fate.result;
+  move_up_to(job, result.prefix_bytes);
+  if (job.slice->carries_notification && result.code == ErrorCode::kOk) {
     const bool delivered = !chance(script_.notification_refused) && world_.deliver &&
                            world_.deliver(*job.slice->execution);
-    job.result.notification_delivered = delivered;
-    job.result.code = delivered ? ErrorCode::kOk : ErrorCode::kNotificationFailed;
+    result.notification_delivered = delivered;
+    result.code = delivered ? ErrorCode::kOk : ErrorCode::kNotificationFailed;
   }
-  job.phase = job.is_lost ? Phase::kLost : Phase::kCompleted;
+  job.phase = job.fate.is_lost ? Phase::kLost : Phase::kCompleted;
   job.due_step = step_ + delay();
-  complete(*job.slice, job.result);
+  complete(*job.slice, result);
 }
 
 /// What was still under way moves, then the retirement is told.
 void SimTransport::end(Job& job) {
   note("retire", job);
-  move_bytes(*job.slice, job.result.prefix_bytes, job.moved_late);
+  move_up_to(job, job.fate.moved);
   job.far_loans.clear();
   transfer::Slice& slice = *job.slice;
   --job.flow->accepted.at(class_of(slice));
@@ -309,16 +311,93 @@ void SimTransport::end(Job& job) {
 }
 
 void SimTransport::fail_unposted(Job& job, ErrorCode code) {
-  job.result = {code, 0, 0, RemoteEffect::kNone, false};
-  job.moved_late = 0;
-  complete(*job.slice, job.result);
+  job.fate = {{code, 0, 0, RemoteEffect::kNone, false}};
+  complete(*job.slice, job.fate.result);
   end(job);
 }
 
-void SimTransport::move_bytes(const transfer::Slice& slice, std::uint64_t from, std::uint64_t to) {
-  if (from >= to) {
-    return;
+// ---- Steps of the world's
+
+bool SimTransport::can(const Job& job, Step step) {
+  switch (step) {
+    case Step::kEnter:
+      return job.phase == Phase::kQueued;
+    case Step::kLand:
+      return job.phase != Phase::kQueued && job.moved < job.fate.moved;
+    case Step::kComplete:
+      return job.phase == Phase::kPosted && job.moved >= job.fate.result.prefix_bytes;
+    case Step::kRetire:
+      return job.phase == Phase::kCompleted && job.moved == job.fate.moved;
   }
+  return false;
+}
+
+SimTransport::Job* SimTransport::find(const transfer::Execution& execution, Step step) const {
+  const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& job) {
+    return job->slice->execution.get() == &execution && can(*job, step);
+  });
+  return found == jobs_.end() ? nullptr : found->get();
+}
+
+bool SimTransport::can(const transfer::Execution& execution, Step step) const {
+  return find(execution, step) != nullptr;
+}
+
+void SimTransport::take(const transfer::Execution& execution, Step step) {
+  Job* const job = find(execution, step);
+  ORBITE_CHECK(job != nullptr);
+  switch (step) {
+    case Step::kLand:
+      move_up_to(*job, job->fate.moved);
+      return;
+    case Step::kEnter:
+    case Step::kComplete:
+    case Step::kRetire:
+      transfer::WorkLimit one_step{UINT64_MAX, 1};
+      advance(*job, one_step);
+      return;
+  }
+}
+
+std::size_t SimTransport::on_wire(const transfer::Execution& execution) const {
+  return static_cast<std::size_t>(std::count_if(jobs_.begin(), jobs_.end(), [&](const auto& job) {
+    return job->slice->execution.get() == &execution && !job->far_loans.empty();
+  }));
+}
+
+std::size_t SimTransport::outstanding(const transfer::Execution& execution) const {
+  return static_cast<std::size_t>(std::count_if(jobs_.begin(), jobs_.end(), [&](const auto& job) {
+    return job->slice->execution.get() == &execution;
+  }));
+}
+
+std::uint64_t SimTransport::digest(const transfer::Execution& execution) const {
+  std::uint64_t digest = 0;
+  const auto add = [&digest](std::uint64_t value) {
+    digest = (digest ^ value) * 0x9E3779B97F4A7C15ULL;
+    digest ^= digest >> 29;
+  };
+  for (const auto& job : jobs_) {
+    if (job->slice->execution.get() == &execution) {
+      add(static_cast<std::uint64_t>(job->phase) + 1);
+      add(job->slice->offset);
+      add(job->moved);
+      add(static_cast<std::uint64_t>(job->fate.result.code));
+    }
+  }
+  return digest;
+}
+
+// ---- Bytes
+
+void SimTransport::move_up_to(Job& job, std::uint64_t moved) {
+  if (job.moved < moved) {
+    move_bytes(*job.slice, job.moved, moved);
+    job.moved = moved;
+  }
+}
+
+void SimTransport::move_bytes(const transfer::Slice& slice, std::uint64_t from, std::uint64_t to) {
   const transfer::Execution& execution = *slice.execution;
   std::uint64_t position = 0;
   std::uint64_t skip = slice.first_skip;

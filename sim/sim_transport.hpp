@@ -29,6 +29,8 @@ struct Script {
   /// before it. 0: in the next step, in order of acceptance.
   std::uint32_t delay_max = 0;
   std::size_t queue_max = 16;  ///< slices of one class that are accepted and not retired
+  /// Nothing happens by itself: drive() does nothing, the world takes every step.
+  bool stepped = false;
   transfer::SliceLimits limits{4096, 16, 4};
 };
 
@@ -41,6 +43,21 @@ struct Access {
   std::uint64_t length = 0;
 };
 
+/// What becomes of a slice.
+struct Fate {
+  transfer::SliceResult result;
+  std::uint64_t moved = 0;  ///< leading bytes in place at retirement; at least the prefix
+  bool is_lost = false;     ///< retired by confirm_fenced alone
+};
+
+/// What happens to a slice, in this order, but that late bytes may land after the completion.
+enum class Step : std::uint8_t {
+  kEnter,     ///< it enters the wire: loans are taken at the far side
+  kLand,      ///< all bytes of its fate move
+  kComplete,  ///< the completion is told
+  kRetire     ///< the retirement is told
+};
+
 /// A transport over memory of this process, driven by a seeded script: the same seed and the same
 /// calls give the same run. It keeps the transport contract, in the worst manner that the contract
 /// allows. Stands for TransportKind::kTcp. One thread.
@@ -51,7 +68,10 @@ class SimTransport final : public transfer::Transport, private transfer::Complet
     std::function<memory::Registry*(const base::SourceEpoch&)> registry_of;
     /// Takes a notification at the far side.
     std::function<Result<void>(const transfer::Execution&)> deliver;
-    std::function<void(const Access&)> on_access;  ///< may be empty
+    // These may be empty.
+    std::function<void(const Access&)> on_access = {};
+    std::function<void(const transfer::Slice&)> on_enter = {};  ///< it enters the wire
+    std::function<Fate(const transfer::Slice&)> fate_of = {};   ///< instead of a draw
   };
 
   SimTransport(transfer::Planner& planner, const Script& script, World world);
@@ -80,6 +100,18 @@ class SimTransport final : public transfer::Transport, private transfer::Complet
   /// with none, and all of it is retired. Whether bytes of the former moved is drawn.
   void reset_peer(transfer::Flow& flow);
 
+  // With Script::stepped, these are all that happens. The slice meant is the oldest of that
+  // execution for which the step is possible.
+  [[nodiscard]] bool can(const transfer::Execution& execution, Step step) const;
+  void take(const transfer::Execution& execution, Step step);
+  /// Its slices that are accepted and not retired, and those of them that hold loans at the far
+  /// side.
+  [[nodiscard]] std::size_t outstanding(const transfer::Execution& execution) const;
+  [[nodiscard]] std::size_t on_wire(const transfer::Execution& execution) const;
+
+  /// Equal when its slices are in equal states.
+  [[nodiscard]] std::uint64_t digest(const transfer::Execution& execution) const;
+
   /// Slices accepted and not retired.
   [[nodiscard]] std::size_t outstanding() const noexcept { return jobs_.size(); }
   /// Changes with every event; equal for equal runs.
@@ -95,9 +127,8 @@ class SimTransport final : public transfer::Transport, private transfer::Complet
     SimFlow* flow = nullptr;
     Phase phase = Phase::kQueued;
     std::uint64_t due_step = 0;
-    transfer::SliceResult result;
-    std::uint64_t moved_late = 0;  ///< leading bytes in place at retirement; at least the prefix
-    bool is_lost = false;
+    Fate fate;
+    std::uint64_t moved = 0;  ///< leading bytes in place now
     bool is_refused = false;  ///< the far side gave no loan: nothing of it moves
     std::vector<memory::RangeLoan> far_loans;
   };
@@ -105,7 +136,9 @@ class SimTransport final : public transfer::Transport, private transfer::Complet
   [[nodiscard]] std::uint64_t draw(std::uint64_t bound);  ///< 0..bound-1
   [[nodiscard]] bool chance(std::uint32_t thousandths) { return draw(1000) < thousandths; }
   [[nodiscard]] std::uint64_t delay() { return 1 + draw(std::uint64_t{script_.delay_max} + 1); }
-  void draw_fate(Job& job);
+  [[nodiscard]] Fate draw_fate(const transfer::Slice& slice);
+  [[nodiscard]] static bool can(const Job& job, Step step);
+  [[nodiscard]] Job* find(const transfer::Execution& execution, Step step) const;
   Job* pick_due(const SimFlow& flow);
   void advance(Job& job, transfer::WorkLimit& limit);
   void post(Job& job);
@@ -113,6 +146,7 @@ class SimTransport final : public transfer::Transport, private transfer::Complet
   void finish(Job& job);
   void end(Job& job);
   void fail_unposted(Job& job, ErrorCode code);
+  void move_up_to(Job& job, std::uint64_t moved);
   void move_bytes(const transfer::Slice& slice, std::uint64_t from, std::uint64_t to);
   void note(const char* what, const Job& job);
 

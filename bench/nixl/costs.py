@@ -30,6 +30,7 @@ while time.monotonic() < end:
         pass
 """
 CONTENDED = ("1x4KiB", "1x64MiB")
+CONTENTION_ROUNDS = 5
 
 
 def descriptor_costs(variant: Variant, mode: str, count: int) -> dict:
@@ -147,18 +148,30 @@ def busy_cores():
 
 
 def contention(variant: Variant, mode: str, timing: Timing) -> dict:
-    """The same cells on quiet cores and with a busy loop on each."""
-    def cells() -> dict:
-        return {f"{op} {name}": run_cell(pair, mode, WORKLOADS[name], op, timing)
-                for name in CONTENDED for op in ("WRITE", "READ")}
+    """The same cells on quiet cores and with a busy loop on each, in turn: medians of the rounds.
 
+    What a busy core gives to whom is the scheduler's draw, so one sample of it says little.
+    """
     size = max(WORKLOADS[name].extent for name in CONTENDED)
+    cells = [(name, op) for name in CONTENDED for op in ("WRITE", "READ")]
+    rounds: dict[str, list[dict]] = {"quiet": [], "busy": []}
     with connect(variant, mode, size) as pair:
-        quiet = cells()
-        with busy_cores():
-            busy = cells()
-    ok = all(cell["ok"] for cell in [*quiet.values(), *busy.values()])
-    return {"ok": ok, "quiet": quiet, "busy": busy}
+        for _ in range(CONTENTION_ROUNDS):
+            for where, loops in (("quiet", contextlib.nullcontext), ("busy", busy_cores)):
+                with loops():
+                    rounds[where].append({f"{op} {name}": run_cell(pair, mode, WORKLOADS[name], op,
+                                                                   timing) for name, op in cells})
+    ok = all(cell["ok"] for samples in rounds.values() for one in samples for cell in one.values())
+    return {"ok": ok, "rounds": CONTENTION_ROUNDS,
+            **{where: {cell: middle([one[cell] for one in samples]) for cell in samples[0]}
+               for where, samples in rounds.items()},
+            "samples": rounds}
+
+
+def middle(cells: list[dict]) -> dict:
+    """The median of each figure over several runs of one cell."""
+    return {figure: statistics.median(cell[figure] for cell in cells)
+            for figure in ("gbps", "p50_us", "mean_us")}
 
 
 def guarded(measure, *arguments) -> dict:

@@ -40,7 +40,7 @@ struct Config {
     bool enabled = true;
     /// IP literal; empty: chosen by the system.
     std::string source_address;
-    std::uint64_t bulk_lanes_per_peer = 1;
+    std::uint64_t bulk_lanes_per_peer = 2;
     std::uint64_t connect_timeout_ms = 5'000;
     std::uint64_t handshake_timeout_ms = 5'000;
     std::uint64_t progress_timeout_ms = 30'000;
@@ -72,6 +72,8 @@ struct Config {
     std::uint64_t descriptors_max = std::uint64_t{1} << 26;
     std::uint64_t bytes_in_flight_max = std::uint64_t{1} << 40;
     std::uint64_t ranges_max = std::uint64_t{1} << 22;
+    /// Of the process; no engine is made while there are more.
+    std::uint64_t quarantined_engines_max = 64;
     friend bool operator==(const Limits&, const Limits&) = default;
   };
   struct Notifications {
@@ -80,6 +82,11 @@ struct Config {
     std::uint64_t inbox_bytes_max = std::uint64_t{64} << 20;
     std::uint64_t outbox_bytes_max = std::uint64_t{64} << 20;
     friend bool operator==(const Notifications&, const Notifications&) = default;
+  };
+  struct Worker {
+    /// Steps of niceness by which the worker is ahead of its process, where the system permits it.
+    std::uint64_t priority_boost = 5;
+    friend bool operator==(const Worker&, const Worker&) = default;
   };
   struct Close {
     std::uint64_t timeout_ms = 2'000;
@@ -98,6 +105,7 @@ struct Config {
   Transfer transfer;
   Limits limits;
   Notifications notifications;
+  Worker worker;
   Close close;
   Log log;
   friend bool operator==(const Config&, const Config&) = default;
@@ -112,15 +120,25 @@ inline constexpr std::size_t kConfigBytesMax = std::size_t{1} << 20;
 /// allowed.
 Result<Config> parse_config(std::string_view json);
 
+/// What parse_config would refuse, in the order of the document, then what concerns several keys:
+/// each error as parse_config tells its first. Empty when it accepts the document. Whoever wants to
+/// see more than this many repairs these first.
+inline constexpr std::size_t kConfigErrorsMax = 32;
+std::vector<Error> config_errors(std::string_view json);
+
 /// parse_config of a regular file. Errors are kBadConfig too, with errno where the file could not
 /// be read, and name the file.
 Result<Config> load_config_file(const std::string& path);
+/// config_errors of a regular file.
+std::vector<Error> config_file_errors(const std::string& path);
 
 /// Every key with its type, range, default and meaning, for people.
 std::string config_defaults_text();
-/// The same as {"keys": [{"key", "type", "unit", "minimum", "maximum", "allowed", "default",
-/// "meaning"}]}; unit, minimum, maximum and allowed only where they apply.
+/// The document of all defaults, which parse_config accepts.
 std::string config_defaults_json();
+/// What config_defaults_text() says, as {"keys": [{"key", "type", "unit", "minimum", "maximum",
+/// "allowed", "default", "meaning"}]}; unit, minimum, maximum and allowed only where they apply.
+std::string config_schema_json();
 /// The same as a page of Markdown.
 std::string config_defaults_markdown();
 

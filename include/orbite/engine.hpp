@@ -14,6 +14,7 @@
 #include "orbite/error.hpp"
 #include "orbite/handle.hpp"
 #include "orbite/memory.hpp"
+#include "orbite/telemetry.hpp"
 #include "orbite/transfer.hpp"
 
 namespace orbite {
@@ -86,7 +87,8 @@ class TransferEngine {
   // Peers.
   /// Endpoint, epoch and secret; the same bytes for the engine's life.
   [[nodiscard]] const std::vector<std::uint8_t>& connection_blob() const noexcept;
-  Handle self_peer();
+  /// Ourselves as a peer. kEngineClosing, kBudgetExhausted.
+  Result<Handle> self_peer();
   Result<Handle> import_peer(std::string_view name, std::span<const std::uint8_t> blob);
   /// Blocks until a connection stands and the peer has said which of its imported ranges are still
   /// registered; those that are not are fenced. At most timeout_ns for each of the two (0: the
@@ -136,9 +138,12 @@ class TransferEngine {
   /// Version, transports with the reason why one is off, addresses, epoch, counters, budgets in
   /// use, unresolved work per peer.
   [[nodiscard]] std::string info_json() const;
+  /// Counts, latencies and budgets; telemetry_text() prints them.
+  [[nodiscard]] Result<Telemetry> telemetry() const;
 
  private:
   class Impl;
+  friend class EngineAccess;  // for the simulated world
   explicit TransferEngine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -467,6 +467,107 @@ ORBITE_NIXL_API orbite_nixl_status_t orbite_nixl_engine_info(orbite_nixl_engine_
  * too small for both. */
 ORBITE_NIXL_API int orbite_nixl_process_routes(char* buffer, size_t capacity);
 
+/* ---- Telemetry ---- */
+
+/* What each number means: docs/telemetry.md, where a field stands as orbite_<field>. Each is read
+ * on its own while work goes on. */
+
+#define ORBITE_NIXL_LATENCY_BOUNDS 52
+#define ORBITE_NIXL_LATENCY_BUCKETS 53
+#define ORBITE_NIXL_FAILURES_MAX 64
+
+typedef enum orbite_nixl_class {
+  ORBITE_NIXL_CLASS_LATENCY = 0,
+  ORBITE_NIXL_CLASS_BULK = 1
+} orbite_nixl_class_t;
+
+typedef struct orbite_nixl_failure {
+  int32_t status; /* orbite_nixl_status_t */
+  uint32_t reserved;
+  uint64_t count;
+} orbite_nixl_failure_t;
+
+/* One way that transfers take. */
+typedef struct orbite_nixl_route {
+  orbite_nixl_record_t record; /* in */
+  char transport[16];          /* NUL-terminated */
+  uint32_t operation;          /* orbite_nixl_operation_t */
+  uint32_t qos;                /* orbite_nixl_class_t */
+  uint64_t posted;
+  uint64_t succeeded; /* succeeded + canceled + failed is what has retired */
+  uint64_t canceled;
+  uint64_t failed;
+  uint64_t bytes;            /* of successes */
+  uint64_t active;           /* posted and not retired */
+  uint64_t unquiesced;       /* of these, those whose outcome is known */
+  uint64_t unquiesced_bytes; /* of their requests */
+  uint64_t latency_sum_ns;   /* of successes, from admission to retirement */
+  /* Successes, each in one bucket: bucket i is for latencies up to latency_bounds_ns[i], the last
+   * one for longer ones. */
+  uint64_t latency[ORBITE_NIXL_LATENCY_BUCKETS];
+  uint32_t failure_count; /* entries of `failures` that are set */
+  uint32_t reserved;
+  orbite_nixl_failure_t failures[ORBITE_NIXL_FAILURES_MAX]; /* by code, those that occurred */
+} orbite_nixl_route_t;
+
+typedef struct orbite_nixl_budget {
+  orbite_nixl_record_t record; /* in */
+  char name[32];               /* NUL-terminated */
+  char key[64];                /* of the configuration, which sets `max`; NUL-terminated */
+  uint64_t used;
+  uint64_t max;
+  uint64_t refused; /* how often it had no room */
+} orbite_nixl_budget_t;
+
+typedef struct orbite_nixl_telemetry {
+  orbite_nixl_record_t record; /* in */
+  /* Counters: they only grow. */
+  uint64_t requests_adopted;
+  uint64_t notifications_sent;
+  uint64_t notifications_failed;
+  uint64_t notifications_received;
+  uint64_t notifications_dropped;
+  uint64_t notifications_refused;
+  uint64_t lanes_connected;
+  uint64_t lanes_reconnected;
+  uint64_t lanes_failed;
+  uint64_t lanes_refused;
+  uint64_t lanes_idle_closed;
+  uint64_t lanes_drained;
+  uint64_t served_accepted;
+  uint64_t served_rejected;
+  uint64_t served_frames;
+  uint64_t served_frames_refused;
+  uint64_t protocol_violations;
+  uint64_t peers_confirmed_fenced;
+  /* As it stands. */
+  uint64_t lanes_open;
+  uint64_t served_lanes;
+  uint64_t slices_outstanding;
+  uint64_t slices_unproved;
+  uint64_t registrations_live;
+  uint64_t registrations_fenced;
+  uint64_t registrations_quarantined;
+  uint64_t registered_bytes;
+  uint64_t quarantined_bytes;
+  uint64_t loans_out;
+  uint64_t latency_bounds_ns[ORBITE_NIXL_LATENCY_BOUNDS];
+} orbite_nixl_telemetry_t;
+
+/* Fills caller-owned records. `route_count` and `budget_count` are in/out: how many records
+ * `routes` and `budgets` have room for, each with its head set; how many there are. When there is
+ * room for too few (or the pointer is NULL), BUFFER_TOO_SMALL is returned and only the counts are
+ * set. They do not change during the life of an engine. */
+ORBITE_NIXL_API orbite_nixl_status_t orbite_nixl_telemetry_read(
+    orbite_nixl_engine_t engine, orbite_nixl_telemetry_t* telemetry, orbite_nixl_route_t* routes,
+    size_t* route_count, orbite_nixl_budget_t* budgets, size_t* budget_count,
+    orbite_nixl_error_t* error);
+/* The same as Prometheus text exposition. Not NUL-terminated. In/out buffer as above; the size
+ * needed may grow between two calls. */
+ORBITE_NIXL_API orbite_nixl_status_t orbite_nixl_telemetry_text(orbite_nixl_engine_t engine,
+                                                                char* buffer, size_t* bytes,
+                                                                orbite_nixl_error_t* error);
+
 #ifdef __cplusplus
 }
 #endif

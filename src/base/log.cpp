@@ -5,6 +5,7 @@
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
@@ -102,6 +103,10 @@ void log(LogLevel level, const char* format, ...) noexcept {
     return;
   }
   const std::size_t length = std::min(static_cast<std::size_t>(written), sizeof(line) - 1);
+  // Names come from peers: none of them begins a line of its own, or drives a terminal.
+  std::replace_if(
+      line, line + length, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; },
+      '?');
   std::shared_ptr<spdlog::logger> logger;
   {
     const std::lock_guard lock(state().mutex);

@@ -17,8 +17,10 @@ namespace orbite::base {
 template <typename T>
 class SlotMap {
  public:
-  /// `what` names the objects in messages; `slots_max` bounds how many live at once.
-  SlotMap(const char* what, std::uint64_t slots_max) : what_(what), slots_max_(slots_max) {}
+  /// `what` names the objects in messages; `slots_max` bounds how many live at once, and is set by
+  /// `key` of the configuration.
+  SlotMap(const char* what, std::uint64_t slots_max, const char* key)
+      : what_(what), key_(key), slots_max_(slots_max) {}
 
   Result<Handle> insert(std::shared_ptr<T> object) {
     const std::lock_guard lock(mutex_);
@@ -31,8 +33,9 @@ class SlotMap {
       slots_.emplace_back();
       free_.reserve(slots_.size());  // so that take() never allocates
     } else {
-      return fail(ErrorCode::kBudgetExhausted, "%s: all %llu are in use", what_,
-                  static_cast<unsigned long long>(slots_max_));
+      ++refused_;
+      return fail(ErrorCode::kBudgetExhausted, "%s: all %llu are in use (%s)", what_,
+                  static_cast<unsigned long long>(slots_max_), key_);
     }
     Slot& slot = slots_[index];
     slot.object = std::move(object);
@@ -82,6 +85,12 @@ class SlotMap {
     const std::lock_guard lock(mutex_);
     return live_;
   }
+  [[nodiscard]] std::uint64_t max() const noexcept { return slots_max_; }
+  /// How often insert() failed.
+  [[nodiscard]] std::uint64_t refused() const {
+    const std::lock_guard lock(mutex_);
+    return refused_;
+  }
 
  private:
   struct Slot {
@@ -98,8 +107,10 @@ class SlotMap {
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   const char* what_;
+  const char* key_;
   std::uint64_t slots_max_;
   std::size_t live_ = 0;
+  std::uint64_t refused_ = 0;
 };
 
 }  // namespace orbite::base

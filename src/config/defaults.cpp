@@ -81,8 +81,14 @@ constexpr std::string_view kMarkdownHead =
 An engine takes one JSON document: an object of sections, each an object of keys. Every key has a
 default, so `{}` is a complete document. A key that is not listed here, a key that is there twice, a
 value of another type or outside its range, and a document that is larger than 1 MiB or not valid
-JSON are refused with the path of the key and what is allowed. `orbite config check FILE` says
-whether a file would be accepted.
+JSON are refused with the path of the key and what is allowed. `orbite config check FILE` names all
+that is wrong with a file, and `orbite config defaults --json` writes a document to start from.
+
+A pool that peers share (`limits.bytes_in_flight_max`, `notifications.inbox_bytes_max`,
+`notifications.outbox_bytes_max`, `tcp.served_lanes_max`) is never taken by one of them alone: a
+peer that has a part of it gets more only while it has no more than what stays free. What a request
+or a message asks for on its own may be as much as is free. A pool that has no room answers with an
+error that names the pool, its limit and the key.
 
 A program that makes an engine gives the document to it. Through NIXL it is the value of the backend
 parameter `config`; where the parameters of a backend cannot be set, the environment variable
@@ -114,6 +120,16 @@ std::string config_defaults_text() {
 }
 
 std::string config_defaults_json() {
+  Config defaults;
+  config::Json document = config::Json::object();
+  for (const config::KeySpec& spec : config::key_specs()) {
+    document[std::string(spec.section())][std::string(spec.name())] =
+        config::default_of(spec.field(defaults));
+  }
+  return document.dump(2);
+}
+
+std::string config_schema_json() {
   Config defaults;
   config::Json keys = config::Json::array();
   for (const config::KeySpec& spec : config::key_specs()) {

@@ -171,6 +171,9 @@ constexpr std::array kKeySpecs = {
             "bytes of all posted requests together"),
     integer(ORBITE_KEY(limits.ranges_max), {1, 67'108'864},
             "remote memory ranges imported from the metadata of peers"),
+    integer(ORBITE_KEY(limits.quarantined_engines_max), {0, 1'024},
+            "engines of the process that were given up while something could still touch their "
+            "buffers; while there are more, no further engine is made"),
 
     integer(ORBITE_KEY(notifications.message_bytes_max), {1, 16 * kMiB, "bytes"},
             "longest notification that is sent or accepted",
@@ -179,6 +182,11 @@ constexpr std::array kKeySpecs = {
             "notifications that were received and not yet fetched, together"),
     integer(ORBITE_KEY(notifications.outbox_bytes_max), {64 * kKiB, 16 * kGiB, "bytes"},
             "notifications that were not yet accepted by their peers, together"),
+
+    integer(ORBITE_KEY(worker.priority_boost), {0, 20},
+            "steps of niceness by which the worker thread is ahead of its process, so that bytes "
+            "move although every core is busy; without effect where the system does not permit it "
+            "(CAP_SYS_NICE, RLIMIT_NICE)"),
 
     integer(ORBITE_KEY(close.timeout_ms), {0, 10 * kMinuteMs, "ms"},
             "time that closing the engine may wait for work under way"),

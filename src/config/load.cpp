@@ -6,6 +6,7 @@
 #include <ios>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "config/suggest.hpp"
 #include "orbite/config.hpp"
@@ -41,6 +42,11 @@ Result<std::string> read_document(const std::string& path) {
   return document;
 }
 
+Error in_file(const Error& error, const std::string& path) {
+  return Error::make(ErrorCode::kBadConfig, "%s (in %s)", std::string(error.context()).c_str(),
+                     config::printable(path, kShownPathBytesMax).c_str());
+}
+
 }  // namespace
 
 Result<Config> load_config_file(const std::string& path) {
@@ -50,10 +56,21 @@ Result<Config> load_config_file(const std::string& path) {
   }
   Result<Config> config = parse_config(*document);
   if (!config) {
-    return fail(ErrorCode::kBadConfig, "%s (in %s)", std::string(config.error().context()).c_str(),
-                config::printable(path, kShownPathBytesMax).c_str());
+    return fail(in_file(config.error(), path));
   }
   return config;
+}
+
+std::vector<Error> config_file_errors(const std::string& path) {
+  const Result<std::string> document = read_document(path);
+  if (!document) {
+    return {document.error()};
+  }
+  std::vector<Error> errors = config_errors(*document);
+  for (Error& error : errors) {
+    error = in_file(error, path);
+  }
+  return errors;
 }
 
 }  // namespace orbite

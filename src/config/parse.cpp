@@ -144,8 +144,9 @@ bool SyntaxCheck::parse_error(std::size_t position, const std::string&,
   return false;
 }
 
-/// Binds the events of one valid document to a Config and stops at the first that does not fit. No
-/// value but a list holds others, and a list holds only strings, so nesting ends at three levels
+/// Binds the events of one valid document to a Config. What does not fit is an error, and is passed
+/// over with all that it holds; the rest is looked at all the same. No value but a list holds
+/// others, and a list holds only strings, so nesting that is looked at ends at three levels
 /// whatever the document does. Keeps nothing of the document that was not accepted.
 class Binder final : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -171,18 +172,24 @@ class Binder final : public nlohmann::json_sax<nlohmann::json> {
     return refuse("document", "not JSON");
   }
 
-  /// After a complete document: the rules that concern more than one key.
-  bool check_relations();
+  /// After a complete document: the rules that concern more than one key, as far as these are good.
+  void check_relations();
 
+  /// Complete when there are no errors.
   [[nodiscard]] Config take_config() { return std::move(config_); }
-  [[nodiscard]] Error error() const { return error_; }
+  [[nodiscard]] std::vector<Error> take_errors() { return std::move(errors_); }
 
  private:
   enum class Level { kDocument, kSections, kKeys, kList, kDone };
 
+  /// False when no more errors are wanted.
   bool refuse(const std::string& path, const std::string& problem);
+  bool refuse_key(const std::string& path, const std::string& problem);
+  bool begin_container(bool fits, const Value& value);
+  [[nodiscard]] bool is_good(std::string_view path) const;
   bool refuse_type(const Value& value);
   bool accept(const Value& value);
+  bool is_extra_entry();
   bool accept_entry(const Value& value);
   bool store(const Value& value, bool& target);
   bool store(const Value& value, std::uint16_t& target);
@@ -194,7 +201,10 @@ class Binder final : public nlohmann::json_sax<nlohmann::json> {
   [[nodiscard]] std::string path() const;
 
   Config config_;
-  Error error_{ErrorCode::kBadConfig};
+  std::vector<Error> errors_;
+  std::vector<const KeySpec*> bad_keys_;
+  std::size_t skip_depth_ = 0;  ///< containers open inside a value that was refused
+  bool skip_next_ = false;      ///< the next value belongs to a key that was refused
   Level level_ = Level::kDocument;
   // Names of the table, not of the document, so there is at most one of each.
   std::vector<std::string_view> sections_seen_;
@@ -202,6 +212,7 @@ class Binder final : public nlohmann::json_sax<nlohmann::json> {
   std::string_view section_;
   const KeySpec* spec_ = nullptr;
   StringList list_;
+  std::size_t list_entries_ = 0;  ///< good or bad
 };
 
 std::string Binder::path() const {
@@ -214,14 +225,30 @@ std::string Binder::path() const {
     case Level::kKeys:
       return std::string(spec_->path);
     case Level::kList:
-      return std::string(spec_->path) + '[' + std::to_string(list_.size()) + ']';
+      return std::string(spec_->path) + '[' + std::to_string(list_entries_) + ']';
   }
   return "document";
 }
 
 bool Binder::refuse(const std::string& path, const std::string& problem) {
-  error_ = Error::make(ErrorCode::kBadConfig, "%s: %s", path.c_str(), problem.c_str());
-  return false;
+  if (errors_.size() == kConfigErrorsMax) {
+    return false;
+  }
+  errors_.push_back(Error::make(ErrorCode::kBadConfig, "%s: %s", path.c_str(), problem.c_str()));
+  if (level_ == Level::kKeys || level_ == Level::kList) {
+    bad_keys_.push_back(spec_);
+  }
+  return errors_.size() < kConfigErrorsMax;
+}
+
+/// With its value, whatever that is.
+bool Binder::refuse_key(const std::string& path, const std::string& problem) {
+  skip_next_ = true;
+  return refuse(path, problem);
+}
+
+bool Binder::is_good(std::string_view path) const {
+  return std::find(bad_keys_.begin(), bad_keys_.end(), find_key(path)) == bad_keys_.end();
 }
 
 bool Binder::refuse_type(const Value& value) {
@@ -233,6 +260,7 @@ bool Binder::refuse_type(const Value& value) {
       allowed = "an object";
       break;
     case Level::kKeys:
+      ORBITE_CHECK(spec_ != nullptr);  // the value of an unknown key is passed over
       allowed = wanted(*spec_, spec_->field(config_));
       break;
     case Level::kList:
@@ -243,6 +271,9 @@ bool Binder::refuse_type(const Value& value) {
 }
 
 bool Binder::accept(const Value& value) {
+  if (skip_depth_ > 0 || std::exchange(skip_next_, false)) {
+    return true;
+  }
   switch (level_) {
     case Level::kDocument:
     case Level::kSections:
@@ -256,20 +287,29 @@ bool Binder::accept(const Value& value) {
   return refuse_type(value);
 }
 
+/// True for an entry beyond the most that are allowed; the first of them is an error.
+bool Binder::is_extra_entry() {
+  if (list_entries_ == spec_->maximum) {
+    refuse(std::string(spec_->path), "too many entries, allowed " + range_of(*spec_) + " of them");
+  }
+  return list_entries_ >= spec_->maximum;
+}
+
 bool Binder::accept_entry(const Value& value) {
-  if (list_.size() == spec_->maximum) {
-    return refuse(std::string(spec_->path),
-                  "too many entries, allowed " + range_of(*spec_) + " of them");
+  if (!is_extra_entry()) {
+    const std::size_t errors_before = errors_.size();
+    std::string entry;
+    store(value, entry);
+    if (errors_.size() == errors_before) {
+      if (std::find(list_.begin(), list_.end(), entry) != list_.end()) {
+        refuse(path(), in_quotes(entry) + " is there twice, allowed once");
+      } else {
+        list_.push_back(std::move(entry));
+      }
+    }
   }
-  std::string entry;
-  if (!store(value, entry)) {
-    return false;
-  }
-  if (std::find(list_.begin(), list_.end(), entry) != list_.end()) {
-    return refuse(path(), in_quotes(entry) + " is there twice, allowed once");
-  }
-  list_.push_back(std::move(entry));
-  return true;
+  ++list_entries_;
+  return errors_.size() < kConfigErrorsMax;
 }
 
 bool Binder::store(const Value& value, bool& target) {
@@ -298,13 +338,11 @@ bool Binder::store(const Value& value, std::uint64_t& target) {
 }
 
 bool Binder::store(const Value& value, std::uint16_t& target) {
-  std::uint64_t number = 0;
-  if (!store(value, number)) {
-    return false;
-  }
+  std::uint64_t number = target;
+  const bool go_on = store(value, number);
   ORBITE_CHECK(number <= std::numeric_limits<std::uint16_t>::max());
   target = static_cast<std::uint16_t>(number);
-  return true;
+  return go_on;
 }
 
 bool Binder::store(const Value& value, std::string& target) {
@@ -320,23 +358,38 @@ bool Binder::store(const Value& value, std::string& target) {
   return true;
 }
 
-bool Binder::start_object(std::size_t) {
-  switch (level_) {
-    case Level::kDocument:
-      level_ = Level::kSections;
-      return true;
-    case Level::kSections:
-      level_ = Level::kKeys;
-      return true;
-    case Level::kKeys:
-    case Level::kList:
-    case Level::kDone:
-      break;
+/// False when the value is passed over or refused, with all that is in it.
+bool Binder::begin_container(bool fits, const Value& value) {
+  if (skip_depth_ > 0 || std::exchange(skip_next_, false)) {
+    ++skip_depth_;
+    return false;
   }
-  return refuse_type(Object{});
+  if (fits) {
+    return true;
+  }
+  if (level_ != Level::kList) {
+    refuse_type(value);
+  } else {
+    if (!is_extra_entry()) {
+      refuse_type(value);
+    }
+    ++list_entries_;
+  }
+  skip_depth_ = 1;
+  return false;
+}
+
+bool Binder::start_object(std::size_t) {
+  if (begin_container(level_ == Level::kDocument || level_ == Level::kSections, Object{})) {
+    level_ = level_ == Level::kDocument ? Level::kSections : Level::kKeys;
+  }
+  return errors_.size() < kConfigErrorsMax;
 }
 
 bool Binder::key(string_t& name) {
+  if (skip_depth_ > 0) {
+    return true;
+  }
   return level_ == Level::kSections ? enter_section(name) : enter_key(name);
 }
 
@@ -344,11 +397,11 @@ bool Binder::enter_section(std::string_view name) {
   const std::vector<std::string_view> sections = section_names();
   const auto found = std::find(sections.begin(), sections.end(), name);
   if (found == sections.end()) {
-    return refuse(shown_key(name), "unknown key; " + advice_for_unknown_key("", name));
+    return refuse_key(shown_key(name), "unknown key; " + advice_for_unknown_key("", name));
   }
   section_ = *found;
   if (std::find(sections_seen_.begin(), sections_seen_.end(), section_) != sections_seen_.end()) {
-    return refuse(path(), "duplicate key, allowed once");
+    return refuse_key(path(), "duplicate key, allowed once");
   }
   sections_seen_.push_back(section_);
   return true;
@@ -360,60 +413,100 @@ bool Binder::enter_key(std::string_view name) {
     return spec.section() == section_ && spec.name() == name;
   });
   if (found == specs.end()) {
-    return refuse(std::string(section_) + '.' + shown_key(name),
-                  "unknown key; " + advice_for_unknown_key(section_, name));
+    spec_ = nullptr;
+    return refuse_key(std::string(section_) + '.' + shown_key(name),
+                      "unknown key; " + advice_for_unknown_key(section_, name));
   }
   spec_ = &*found;
   if (std::find(keys_seen_.begin(), keys_seen_.end(), spec_) != keys_seen_.end()) {
-    return refuse(path(), "duplicate key, allowed once");
+    return refuse_key(path(), "duplicate key, allowed once");
   }
   keys_seen_.push_back(spec_);
   return true;
 }
 
 bool Binder::end_object() {
+  if (skip_depth_ > 0) {
+    --skip_depth_;
+    return true;
+  }
   level_ = level_ == Level::kKeys ? Level::kSections : Level::kDone;
   return true;
 }
 
 bool Binder::start_array(std::size_t) {
-  if (level_ != Level::kKeys || !std::holds_alternative<StringList*>(spec_->field(config_))) {
-    return refuse_type(Array{});
+  // Behind a key that was refused there is no spec, and nothing to fit it.
+  const bool fits = level_ == Level::kKeys && spec_ != nullptr &&
+                    std::holds_alternative<StringList*>(spec_->field(config_));
+  if (begin_container(fits, Array{})) {
+    level_ = Level::kList;
+    list_.clear();
+    list_entries_ = 0;
   }
-  level_ = Level::kList;
-  list_.clear();
-  return true;
+  return errors_.size() < kConfigErrorsMax;
 }
 
 bool Binder::end_array() {
+  if (skip_depth_ > 0) {
+    --skip_depth_;
+    return true;
+  }
   level_ = Level::kKeys;
-  if (list_.size() < spec_->minimum) {
+  if (list_entries_ < spec_->minimum) {
     return refuse(path(), "too few entries, allowed " + range_of(*spec_) + " of them");
   }
   *std::get<StringList*>(spec_->field(config_)) = std::move(list_);
   return true;
 }
 
-bool Binder::check_relations() {
+void Binder::check_relations() {
   const std::uint64_t port = config_.listen.port;
   const std::uint64_t port_max = config_.listen.port_max;
-  if (port_max != 0 && (port == 0 || port_max < port)) {
-    return refuse("listen.port_max",
-                  std::to_string(port_max) +
-                      (port == 0 ? " without listen.port, allowed 0, or set listen.port too"
-                                 : " is out of range, allowed 0 or " + std::to_string(port) +
-                                       "..65535, as listen.port is " + std::to_string(port)));
+  if (is_good("listen.port") && is_good("listen.port_max") && port_max != 0 &&
+      (port == 0 || port_max < port)) {
+    refuse("listen.port_max",
+           std::to_string(port_max) +
+               (port == 0 ? " without listen.port, allowed 0, or set listen.port too"
+                          : " is out of range, allowed 0 or " + std::to_string(port) +
+                                "..65535, as listen.port is " + std::to_string(port)));
   }
   for (const Containment& containment : containments()) {
     const std::uint64_t part = integer_value(*find_key(containment.part), config_);
     const std::uint64_t whole = integer_value(*find_key(containment.whole), config_);
-    if (part > whole) {
-      return refuse(std::string(containment.part),
-                    std::to_string(part) + " is more than " + std::string(containment.whole) +
-                        ", allowed at most " + std::to_string(whole));
+    if (is_good(containment.part) && is_good(containment.whole) && part > whole) {
+      refuse(std::string(containment.part), std::to_string(part) + " is more than " +
+                                                std::string(containment.whole) +
+                                                ", allowed at most " + std::to_string(whole));
     }
   }
-  return true;
+}
+
+struct Parsed {
+  Config config;
+  std::vector<Error> errors;
+};
+
+Parsed parse(std::string_view json) {
+  if (json.size() > kConfigBytesMax) {
+    return {{},
+            {Error::make(ErrorCode::kBadConfig, "document: %zu bytes are too many, allowed %zu",
+                         json.size(), kConfigBytesMax)}};
+  }
+  // The parser would take a NUL for the end of the text and not look at what follows.
+  if (const std::size_t nul = json.find('\0'); nul != std::string_view::npos) {
+    return {{},
+            {Error::make(ErrorCode::kBadConfig, "%s: not JSON: a NUL byte",
+                         place_of(json, nul).c_str())}};
+  }
+  SyntaxCheck syntax(json);
+  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &syntax)) {
+    return {{}, {syntax.error()}};
+  }
+  Binder binder;
+  if (nlohmann::json::sax_parse(json.begin(), json.end(), &binder)) {
+    binder.check_relations();
+  }
+  return {binder.take_config(), binder.take_errors()};
 }
 
 }  // namespace
@@ -422,24 +515,13 @@ bool Binder::check_relations() {
 namespace orbite {
 
 Result<Config> parse_config(std::string_view json) {
-  if (json.size() > kConfigBytesMax) {
-    return fail(ErrorCode::kBadConfig, "document: %zu bytes are too many, allowed %zu", json.size(),
-                kConfigBytesMax);
+  config::Parsed parsed = config::parse(json);
+  if (!parsed.errors.empty()) {
+    return fail(parsed.errors.front());
   }
-  // The parser would take a NUL for the end of the text and not look at what follows.
-  if (const std::size_t nul = json.find('\0'); nul != std::string_view::npos) {
-    return fail(ErrorCode::kBadConfig, "%s: not JSON: a NUL byte",
-                config::place_of(json, nul).c_str());
-  }
-  config::SyntaxCheck syntax(json);
-  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &syntax)) {
-    return fail(syntax.error());
-  }
-  config::Binder binder;
-  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &binder) || !binder.check_relations()) {
-    return fail(binder.error());
-  }
-  return binder.take_config();
+  return std::move(parsed.config);
 }
+
+std::vector<Error> config_errors(std::string_view json) { return config::parse(json).errors; }
 
 }  // namespace orbite

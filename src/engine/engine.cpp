@@ -3,14 +3,14 @@
 
 #include <array>
 #include <atomic>
-#include <mutex>
 #include <new>
 #include <system_error>
-#include <vector>
 
 #include "base/log.hpp"
 #include "engine/impl.hpp"
 #include "engine/process.hpp"
+#include "engine/quarantine.hpp"
+#include "platform/system.hpp"
 
 namespace orbite {
 namespace {
@@ -18,15 +18,6 @@ namespace {
 /// How long the destructor lets go of what peers do with our memory, once the close's own time is
 /// over. Cutting them off is always safe for us: we stop receiving.
 constexpr std::uint64_t kAbortTimeoutNs = base::kSecond;
-
-/// The quarantine: what is in it is never destroyed, not even at the end of the process, where its
-/// worker may still run.
-void keep_for_ever(const void* engine) {
-  static std::mutex mutex;
-  static auto* const quarantine = new std::vector<const void*>();
-  const std::lock_guard lock(mutex);
-  quarantine->push_back(engine);
-}
 
 std::array<std::atomic<std::uint64_t>, policy::kTransportKinds>& route_counts() noexcept {
   static std::array<std::atomic<std::uint64_t>, policy::kTransportKinds> counts{};
@@ -56,7 +47,15 @@ std::string process_routes() {
 const char* version() noexcept { return ORBITE_VERSION; }
 
 Result<std::unique_ptr<TransferEngine>> TransferEngine::create(EngineOptions options) try {
-  auto impl = std::make_unique<Impl>(std::move(options));
+  const std::size_t quarantined = Quarantine::of_process().size();
+  if (quarantined > options.config.limits.quarantined_engines_max) {
+    return fail(ErrorCode::kBudgetExhausted,
+                "quarantine: %zu engines of this process have work whose end nobody has proved, "
+                "%llu are allowed (limits.quarantined_engines_max)",
+                quarantined,
+                static_cast<unsigned long long>(options.config.limits.quarantined_engines_max));
+  }
+  auto impl = std::make_unique<Impl>(std::move(options), system_environment());
   ORBITE_TRY(impl->start());
   return std::unique_ptr<TransferEngine>(new TransferEngine(std::move(impl)));
 } catch (const std::bad_alloc&) {
@@ -68,9 +67,13 @@ Result<std::unique_ptr<TransferEngine>> TransferEngine::create(EngineOptions opt
 TransferEngine::TransferEngine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 TransferEngine::~TransferEngine() {
+  if (impl_ == nullptr) {
+    return;
+  }
   // The worker does not exist in a forked child and its locks may be held for ever: touch nothing.
   if (!impl_->check_process()) {
-    (void)impl_.release();
+    const Impl* const left = impl_.release();
+    static_cast<void>(left);
     return;
   }
   CloseStatus status = impl_->close(impl_->options.config.close.timeout_ms * base::kMillisecond);
@@ -87,8 +90,11 @@ TransferEngine::~TransferEngine() {
     platform::pin_library();
     impl_->enter_quarantine();
     // Its worker goes on seeking the proof: owners, charges and code stay.
-    keep_for_ever(impl_.release());
+    const std::shared_ptr<Impl> kept(std::move(impl_));
+    Quarantine::of_process().keep(kept, [&engine = *kept] { return engine.worker_ended(); });
+    return;
   }
+  base::log(base::LogLevel::kInfo, "engine '%.64s' is closed", impl_->options.name.c_str());
 }
 
 Result<Handle> TransferEngine::register_memory(const MemoryDescriptor& memory) {
@@ -113,7 +119,7 @@ const std::vector<std::uint8_t>& TransferEngine::connection_blob() const noexcep
   return impl_->connection_blob;
 }
 
-Handle TransferEngine::self_peer() { return impl_->check_usable() ? impl_->self_peer() : Handle{}; }
+Result<Handle> TransferEngine::self_peer() { return impl_->self_peer(); }
 
 Result<Handle> TransferEngine::import_peer(std::string_view name,
                                            std::span<const std::uint8_t> blob) {
@@ -197,6 +203,11 @@ CloseStatus TransferEngine::close(std::uint64_t timeout_ns) {
 
 std::string TransferEngine::info_json() const {
   return impl_->check_process() ? impl_->info_json() : std::string("{}");
+}
+
+Result<Telemetry> TransferEngine::telemetry() const {
+  ORBITE_TRY(impl_->check_process());
+  return impl_->telemetry();
 }
 
 }  // namespace orbite

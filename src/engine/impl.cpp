@@ -6,7 +6,9 @@
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
+#include "base/planted.hpp"
 #include "engine/process.hpp"
+#include "platform/system.hpp"
 #include "wire/metadata.hpp"
 
 namespace orbite {
@@ -21,23 +23,31 @@ constexpr transfer::WorkLimit kCheckLimit{std::uint64_t{2} << 20, 16};
 /// Charged for each notification in the outbox beyond its bytes, so that empty ones are not free.
 constexpr std::uint64_t kNotificationOverhead = 256;
 
+/// Only of a peer with a route.
+transfer::Flow& flow_of(const peer::Peer& peer) {
+  return static_cast<transfer::Flow&>(*peer.link());
+}
+
 }  // namespace
 
-TransferEngine::Impl::Impl(EngineOptions engine_options)
+TransferEngine::Impl::Impl(EngineOptions engine_options, EngineEnvironment engine_environment)
     : options(std::move(engine_options)),
+      environment(std::move(engine_environment)),
       registry({options.config.limits.registrations_max}, random),
       peers(options.config.limits.peers_max),
-      ranges("imported range", options.config.limits.ranges_max),
+      ranges("imported range", options.config.limits.ranges_max, "limits.ranges_max"),
       mailbox({options.config.notifications.message_bytes_max,
                options.config.notifications.inbox_bytes_max},
               counters),
       process_generation_(platform::process_generation()),
       routes_(options.config),
-      admission_{{"requests", options.config.limits.requests_max},
-                 {"descriptors", options.config.limits.descriptors_max},
-                 {"bytes in flight", options.config.limits.bytes_in_flight_max},
-                 {"outbox bytes", options.config.notifications.outbox_bytes_max}},
-      requests_("request", options.config.limits.requests_max) {}
+      admission_{{"requests", "limits.requests_max", options.config.limits.requests_max},
+                 {"descriptors", "limits.descriptors_max", options.config.limits.descriptors_max},
+                 {"bytes_in_flight", "limits.bytes_in_flight_max",
+                  options.config.limits.bytes_in_flight_max},
+                 {"outbox_bytes", "notifications.outbox_bytes_max",
+                  options.config.notifications.outbox_bytes_max}},
+      requests_("request", options.config.limits.requests_max, "limits.requests_max") {}
 
 TransferEngine::Impl::~Impl() {
   stop_worker_.store(true, std::memory_order_release);
@@ -64,22 +74,37 @@ Result<void> TransferEngine::Impl::start() {
   }
   random.fill(epoch_.bytes);
   random.fill(secret_);
-  ORBITE_ASSIGN_OR_RETURN(host_, platform::host_identity());
+  ORBITE_ASSIGN_OR_RETURN(host_, environment.host_identity());
   ORBITE_ASSIGN_OR_RETURN(poller_, network.make_poller());
   ORBITE_ASSIGN_OR_RETURN(wakeup_, network.make_wakeup());
   ORBITE_TRY(network.poller_add(poller_, wakeup_, platform::kPollIn, 0));
 
   if (options.config.local.enabled) {
     local_ = std::make_unique<transport::local::LocalTransport>(
-        planner_, options.config.tcp.slice_bytes, [this](std::span<const std::uint8_t> message) {
+        planner_, options.config.tcp.slice_bytes,
+        [this](std::span<const std::uint8_t> message) {
           return mailbox.deliver(options.name, message);
-        });
+        },
+        environment.on_copy);
     planner_.set_transport(policy::TransportKind::kLocal, local_.get());
   }
   ORBITE_TRY(start_tcp());
   ORBITE_ASSIGN_OR_RETURN(connection_, make_connection_blob());
   connection_blob = wire::encode(connection_);
-  worker_ = platform::start_thread("orbite", [this] { run_worker(); });
+  if (environment.starts_worker) {
+    worker_ = platform::start_thread("orbite", [this] {
+      // Relaxed: shown, and nothing hangs on it.
+      worker_boost_.store(platform::boost_thread_priority(
+                              static_cast<std::uint32_t>(options.config.worker.priority_boost)),
+                          std::memory_order_relaxed);
+      run_worker();
+      worker_ended_.store(true, std::memory_order_release);
+    });
+  }
+  base::log(base::LogLevel::kInfo, "engine '%.64s' of epoch %s %s%s", options.name.c_str(),
+            base::to_hex(epoch_.bytes).c_str(),
+            tcp_ != nullptr ? "listens on " : "does not listen: ",
+            tcp_ != nullptr ? tcp_->listening().text().c_str() : tcp_unavailable_.c_str());
   return {};
 }
 
@@ -88,18 +113,19 @@ Result<void> TransferEngine::Impl::start_tcp() {
     tcp_unavailable_ = "tcp.enabled is false";
     return {};
   }
-  transport::tcp::Environment environment{network,  clock,          random,       registry,
-                                          counters, options.config, options.name, epoch_,
-                                          secret_,  host_,          poller_,      {}};
-  environment.deliver = [this](const wire::Envelope& envelope) -> Result<void> {
+  transport::tcp::Environment given{network,  clock,    random,         environment.waiter,
+                                    registry, counters, options.config, options.name,
+                                    epoch_,   secret_,  host_,          poller_,
+                                    {}};
+  given.deliver = [this](const wire::Envelope& envelope) -> Result<void> {
     const std::string sender(envelope.sender_name);
     if (!peers.epoch_is_current(sender, envelope.sender_epoch)) {
       return fail(ErrorCode::kPeerEpochChanged, "'%.64s' has restarted since", sender.c_str());
     }
     return mailbox.deliver(envelope.sender_name, envelope.message);
   };
-  ORBITE_ASSIGN_OR_RETURN(tcp_, transport::tcp::TcpTransport::create(
-                                    std::move(environment), planner_, [this] { wake_worker(); }));
+  ORBITE_ASSIGN_OR_RETURN(tcp_, transport::tcp::TcpTransport::create(std::move(given), planner_,
+                                                                     [this] { wake_worker(); }));
   planner_.set_transport(policy::TransportKind::kTcp, tcp_.get());
   return {};
 }
@@ -130,7 +156,7 @@ Result<wire::ConnectionBlob> TransferEngine::Impl::make_connection_blob() const 
   } else if (!listening.is_any()) {
     add(listening);
   } else {
-    for (const platform::SocketAddress& address : platform::default_route_addresses()) {
+    for (const platform::SocketAddress& address : environment.default_route_addresses()) {
       add(address);
     }
   }
@@ -190,18 +216,15 @@ Result<std::shared_ptr<peer::Peer>> TransferEngine::Impl::make_peer(
   return peer;
 }
 
-Handle TransferEngine::Impl::self_peer() {
+Result<Handle> TransferEngine::Impl::self_peer() {
+  ORBITE_TRY(check_usable());
   const std::lock_guard lock(self_mutex_);
   std::shared_ptr<peer::Peer> peer = peers.find_live(options.name, connection_);
   if (peer == nullptr) {
-    if (auto made = make_peer(options.name, connection_, true)) {
-      peer = std::move(*made);
-    } else {
-      return {};
-    }
+    ORBITE_ASSIGN_OR_RETURN(peer, make_peer(options.name, connection_, true));
   }
   std::shared_ptr<peer::Peer> replaced;
-  return peers.add(std::move(peer), replaced).value_or(Handle{});
+  return peers.add(std::move(peer), replaced);
 }
 
 Result<Handle> TransferEngine::Impl::import_peer(std::string_view name,
@@ -214,8 +237,7 @@ Result<Handle> TransferEngine::Impl::import_peer(std::string_view name,
   ORBITE_ASSIGN_OR_RETURN(const wire::ConnectionBlob connection,
                           wire::decode_connection(blob, wire::Profile::kMemory));
   if (connection.epoch == epoch_) {
-    const Handle handle = self_peer();
-    return handle == Handle{} ? fail(ErrorCode::kBudgetExhausted, "peers") : Result<Handle>(handle);
+    return self_peer();
   }
   const std::lock_guard lock(self_mutex_);
   std::shared_ptr<peer::Peer> peer = peers.find_live(std::string(name), connection);
@@ -249,7 +271,7 @@ Result<void> TransferEngine::Impl::connect_and_verify(Handle handle, std::uint64
   // So that a time of any clock and the timeout can be added.
   timeout_ns = static_cast<std::uint64_t>(base::clamp_wait(timeout_ns).count());
   transfer::Transport& transport = *planner_.transport(route.transport);
-  auto& flow = static_cast<transfer::Flow&>(*peer->link());
+  transfer::Flow& flow = flow_of(*peer);
   ORBITE_TRY(transport.connect(flow, timeout_ns));
   return peer->is_self() ? Result<void>() : verify_ranges(transport, flow, *peer, timeout_ns);
 }
@@ -381,14 +403,15 @@ Result<Handle> TransferEngine::Impl::prepare(const PrepareOptions& prepare_optio
 }
 
 Result<void> TransferEngine::Impl::check_repostable(const Request& request) const {
-  if (request.execution != nullptr) {
+  if (request.execution != nullptr && !base::planted(base::Bug::kReuseRequestWhileActive)) {
     if (!request.execution->terminal()) {
       return fail(ErrorCode::kActive, "the last execution has not retired");
     }
     const Outcome last = request.execution->outcome();
     if (last.logical != Logical::kSuccess) {
-      return fail(ErrorCode::kNotRepostable, "the last execution ended with: %s",
-                  error_text(last.code).data());
+      const std::string_view text = error_text(last.code);
+      return fail(ErrorCode::kNotRepostable, "the last execution ended with: %.*s",
+                  static_cast<int>(text.size()), text.data());
     }
   }
   ORBITE_TRY(request.prepared->peer->check_live());
@@ -427,7 +450,7 @@ Result<std::vector<memory::RangeLoan>> TransferEngine::Impl::take_loans(
 }
 
 Result<TransferEngine::Impl::Posting> TransferEngine::Impl::accept_notification(
-    std::optional<std::span<const std::uint8_t>> message) {
+    std::optional<std::span<const std::uint8_t>> message, transfer::Share& share) {
   Posting posting;
   if (!message.has_value()) {
     return posting;
@@ -438,8 +461,9 @@ Result<TransferEngine::Impl::Posting> TransferEngine::Impl::accept_notification(
                 message->size(),
                 static_cast<unsigned long long>(options.config.notifications.message_bytes_max));
   }
-  ORBITE_ASSIGN_OR_RETURN(posting.outbox_charge,
-                          admission_.outbox_bytes.take(message->size() + kNotificationOverhead));
+  ORBITE_ASSIGN_OR_RETURN(
+      posting.outbox_charge,
+      admission_.outbox_bytes.take(message->size() + kNotificationOverhead, &share));
   posting.notification.emplace(message->begin(), message->end());
   return posting;
 }
@@ -458,21 +482,24 @@ Result<Outcome> TransferEngine::Impl::post(Handle handle, const PostOptions& pos
     launch_options.prepared = request->prepared;
     launch_options.peer = request->prepared->peer;
     launch_options.route = request->prepared->route;
-    ORBITE_ASSIGN_OR_RETURN(Posting posting, accept_notification(post_options.notification));
+    transfer::PeerShares& shares = flow_of(*request->prepared->peer).shares();
+    ORBITE_ASSIGN_OR_RETURN(Posting posting,
+                            accept_notification(post_options.notification, shares.outbox_bytes));
     launch_options.notification = std::move(posting.notification);
     launch_options.outbox_charge = std::move(posting.outbox_charge);
     ORBITE_ASSIGN_OR_RETURN(launch_options.loans, take_loans(*request->prepared));
-    ORBITE_ASSIGN_OR_RETURN(launch_options.bytes_charge,
-                            admission_.bytes_in_flight.take(request->prepared->bytes));
+    ORBITE_ASSIGN_OR_RETURN(
+        launch_options.bytes_charge,
+        admission_.bytes_in_flight.take(request->prepared->bytes, &shares.bytes_in_flight));
+    launch_options.posted_ns = clock.now_ns();
     const std::uint64_t timeout_ns =
         post_options.timeout_ns != 0
             ? post_options.timeout_ns
             : options.config.transfer.default_timeout_ms * base::kMillisecond;
     launch_options.deadline_ns =
-        timeout_ns == 0 ? 0 : base::saturating_add(clock.now_ns(), timeout_ns);
+        timeout_ns == 0 ? 0 : base::saturating_add(launch_options.posted_ns, timeout_ns);
     ORBITE_ASSIGN_OR_RETURN(execution, launch(std::move(launch_options)));
     request->execution = execution;
-    counters.executions_posted.add();
     count_route(request->prepared->route.transport);
   }
   drive(*execution, kPostLimit);
@@ -491,14 +518,18 @@ Result<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::launch(
     const std::lock_guard lock(active_mutex_);
     ORBITE_TRY(check_usable());
     ORBITE_TRY(execution->peer().check_live());
-    active_.emplace(execution.get(), execution);
+    execution->set_number(next_execution_++);
+    active_.emplace(execution->number(), execution);
     ++active_of_link_[execution->peer().link()];
+    if (execution->prepared() != nullptr) {
+      counters_of(*execution).count_posted();
+    }
     if (execution->deadline_ns() != 0) {
-      is_next_deadline =
-          deadlines_.emplace(execution->deadline_ns(), execution.get()).first == deadlines_.begin();
+      is_next_deadline = deadlines_.emplace(execution->deadline_ns(), execution->number()).first ==
+                         deadlines_.begin();
     }
   }
-  auto& flow = static_cast<transfer::Flow&>(*execution->peer().link());
+  transfer::Flow& flow = flow_of(execution->peer());
   planner_.enqueue(flow, execution);
   planner_.pump(transport_of(*execution), flow);
   if (is_next_deadline) {
@@ -512,8 +543,7 @@ void TransferEngine::Impl::drive(const transfer::Execution& execution, transfer:
     // Relaxed: a hint to the worker that somebody is at it.
     local_caller_ns_.store(clock.now_ns(), std::memory_order_relaxed);
   }
-  transport_of(execution).drive(static_cast<transfer::Flow&>(*execution.peer().link()), limit,
-                                transfer::Driver::kCaller);
+  transport_of(execution).drive(flow_of(execution.peer()), limit, transfer::Driver::kCaller);
   if (!execution.terminal() && ((tcp_ != nullptr && tcp_->needs_worker()) ||
                                 execution.route().transport == policy::TransportKind::kLocal)) {
     wake_worker();
@@ -557,12 +587,11 @@ void TransferEngine::Impl::stop_executions(
     std::span<const std::shared_ptr<transfer::Execution>> executions, ErrorCode code) {
   for (const auto& execution : executions) {
     execution->stop(code);
-    planner_.forget(static_cast<transfer::Flow&>(*execution->peer().link()), *execution);
+    planner_.forget(flow_of(execution->peer()), *execution);
   }
   for (const auto& execution : executions) {
     if (!execution->terminal()) {
-      transport_of(*execution)
-          .drop_unposted(static_cast<transfer::Flow&>(*execution->peer().link()), *execution);
+      transport_of(*execution).drop_unposted(flow_of(execution->peer()), *execution);
     }
   }
 }
@@ -627,7 +656,8 @@ Result<void> TransferEngine::Impl::send_notification(Handle handle,
   ORBITE_TRY(peer->check_live());
   transfer::Execution::Options launch_options;
   ORBITE_ASSIGN_OR_RETURN(launch_options.route, routes_.choose(peer->is_self(), 0));
-  ORBITE_ASSIGN_OR_RETURN(Posting posting, accept_notification(message));
+  ORBITE_ASSIGN_OR_RETURN(Posting posting,
+                          accept_notification(message, flow_of(*peer).shares().outbox_bytes));
   launch_options.peer = peer;
   launch_options.notification = std::move(posting.notification);
   launch_options.outbox_charge = std::move(posting.outbox_charge);
@@ -648,14 +678,13 @@ void TransferEngine::Impl::on_terminal(transfer::Execution& execution) {
         counters.notifications_sent.add();
       }
       if (execution.prepared() != nullptr) {
-        counters.executions_succeeded.add();
-        (execution.operation() == Operation::kWrite ? counters.bytes_written : counters.bytes_read)
-            .add(execution.bytes());
+        counters_of(execution).count_success(execution.bytes(),
+                                             clock.now_ns() - execution.posted_ns());
       }
       break;
     case Logical::kCanceled:
       if (execution.prepared() != nullptr) {
-        counters.executions_canceled.add();
+        counters_of(execution).count_canceled();
       }
       break;
     case Logical::kFailed:
@@ -663,7 +692,7 @@ void TransferEngine::Impl::on_terminal(transfer::Execution& execution) {
         counters.notifications_failed.add();
       }
       if (execution.prepared() != nullptr) {
-        counters.executions_failed.add();
+        counters_of(execution).count_failure(outcome.code);
       } else {
         base::log(base::LogLevel::kWarn, "notification to peer '%.64s' not delivered: %s",
                   execution.peer().name().c_str(),
@@ -675,7 +704,7 @@ void TransferEngine::Impl::on_terminal(transfer::Execution& execution) {
   }
   std::shared_ptr<transfer::Execution> last;  // released outside the lock
   const std::lock_guard lock(active_mutex_);
-  const auto found = active_.find(&execution);
+  const auto found = active_.find(execution.number());
   ORBITE_CHECK(found != active_.end());
   last = std::move(found->second);
   active_.erase(found);
@@ -684,8 +713,9 @@ void TransferEngine::Impl::on_terminal(transfer::Execution& execution) {
     active_of_link_.erase(of_link);
   }
   if (execution.deadline_ns() != 0) {
-    deadlines_.erase({execution.deadline_ns(), &execution});
+    deadlines_.erase({execution.deadline_ns(), execution.number()});
   }
+  ++changes_;
   changed_.notify_all();
 }
 
@@ -693,7 +723,7 @@ std::vector<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::active_e
   const std::lock_guard lock(active_mutex_);
   std::vector<std::shared_ptr<transfer::Execution>> executions;
   executions.reserve(active_.size());
-  for (const auto& [address, execution] : active_) {
+  for (const auto& [number, execution] : active_) {
     executions.push_back(execution);
   }
   return executions;

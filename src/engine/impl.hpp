@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <memory>
@@ -12,14 +13,16 @@
 #include <vector>
 
 #include "base/slot_map.hpp"
+#include "engine/environment.hpp"
+#include "engine/spin.hpp"
 #include "memory/registry.hpp"
 #include "notify/mailbox.hpp"
 #include "orbite/engine.hpp"
 #include "peer/peer.hpp"
 #include "platform/network.hpp"
-#include "platform/system.hpp"
 #include "policy/route_table.hpp"
 #include "telemetry/counters.hpp"
+#include "telemetry/route_counters.hpp"
 #include "transfer/admission.hpp"
 #include "transfer/execution.hpp"
 #include "transfer/transport.hpp"
@@ -27,6 +30,8 @@
 #include "transport/tcp/tcp_transport.hpp"
 
 namespace orbite {
+
+class EngineAccess;
 
 /// A prepared transfer and its current execution.
 struct Request {
@@ -42,7 +47,7 @@ struct Request {
 /// asked to move bytes.
 class TransferEngine::Impl {
  public:
-  explicit Impl(EngineOptions options);
+  Impl(EngineOptions options, EngineEnvironment environment);
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl();
@@ -58,7 +63,7 @@ class TransferEngine::Impl {
   Result<std::vector<std::uint8_t>> export_memory(Handle registration) const;
 
   // Peers and ranges.
-  Handle self_peer();
+  Result<Handle> self_peer();
   Result<Handle> import_peer(std::string_view name, std::span<const std::uint8_t> blob);
   Result<void> connect_peer(Handle peer, std::uint64_t timeout_ns);
   Result<void> retire_peer(Handle peer);
@@ -90,13 +95,19 @@ class TransferEngine::Impl {
   /// What is lent to executions that are unresolved is never called retired from here on: nobody
   /// may be there any more to be told.
   void enter_quarantine();
+  /// Nothing runs here any more. For the quarantine.
+  [[nodiscard]] bool worker_ended() const noexcept {
+    return worker_ended_.load(std::memory_order_acquire);
+  }
 
   [[nodiscard]] std::string info_json() const;
+  [[nodiscard]] Telemetry telemetry() const;
 
   EngineOptions options;
-  platform::SystemNetwork network;
-  platform::SystemClock clock;
-  platform::SystemRandom random;
+  const EngineEnvironment environment;
+  platform::Network& network = environment.network;
+  const base::Clock& clock = environment.clock;
+  base::RandomSource& random = environment.random;
   telemetry::Counters counters;
   memory::Registry registry;
   peer::SegmentManager peers;
@@ -105,6 +116,7 @@ class TransferEngine::Impl {
   std::vector<std::uint8_t> connection_blob;
 
  private:
+  friend class EngineAccess;
   struct Posting {
     std::optional<std::vector<std::uint8_t>> notification;
     transfer::Charge outbox_charge;
@@ -116,7 +128,8 @@ class TransferEngine::Impl {
                                                 const wire::ConnectionBlob& connection, bool self);
   Result<void> verify_ranges(transfer::Transport& transport, transfer::Flow& flow,
                              const peer::Peer& peer, std::uint64_t timeout_ns);
-  Result<Posting> accept_notification(std::optional<std::span<const std::uint8_t>> message);
+  Result<Posting> accept_notification(std::optional<std::span<const std::uint8_t>> message,
+                                      transfer::Share& share);
   Result<std::vector<memory::RangeLoan>> take_loans(const transfer::Prepared& prepared);
   Result<void> check_repostable(const Request& request) const;
   Result<std::shared_ptr<transfer::Execution>> launch(transfer::Execution::Options options);
@@ -130,12 +143,30 @@ class TransferEngine::Impl {
   [[nodiscard]] std::vector<std::shared_ptr<transfer::Execution>> active_executions() const;
 
   [[nodiscard]] std::string peers_json() const;
+  [[nodiscard]] telemetry::RouteCounters& counters_of(
+      const transfer::Execution& execution) noexcept {
+    return route_counters_.at(route_index(execution));
+  }
+  [[nodiscard]] static std::size_t route_index(const transfer::Execution& execution) noexcept;
+  [[nodiscard]] std::vector<RouteTelemetry> route_telemetry() const;
+  [[nodiscard]] std::vector<BudgetTelemetry> budget_telemetry() const;
+  [[nodiscard]] Telemetry::Counters counter_telemetry() const;
+  [[nodiscard]] Telemetry::Gauges gauge_telemetry() const;
 
   void run_worker();
+  // One turn of the worker's loop.
+  [[nodiscard]] bool worker_ends() const noexcept {
+    return stop_worker_.load(std::memory_order_acquire);
+  }
+  base::Nanoseconds look_for_work();
+  void take_events(base::Nanoseconds timeout_ns);
+  std::size_t sleep_for_events(std::span<platform::PollEvent> events, base::Nanoseconds sleep_ns);
+  void end_worker();
   base::Nanoseconds work_once(base::Nanoseconds now_ns);
   void wake_worker() noexcept;
   base::Nanoseconds expire_deadlines(base::Nanoseconds now_ns);
   base::Nanoseconds close_step();
+  [[nodiscard]] bool stops_listening() const;
   void begin_close();
   [[nodiscard]] CloseStatus close_status() const;
   Result<void> connect_and_verify(Handle handle, std::uint64_t timeout_ns);
@@ -147,6 +178,8 @@ class TransferEngine::Impl {
   wire::ConnectionBlob connection_;
   policy::RouteTable routes_;
   transfer::Admission admission_;
+  std::array<telemetry::RouteCounters, policy::kTransportKinds * 2 * policy::kQosClasses>
+      route_counters_;
   transfer::Planner planner_;
 
   platform::Socket poller_ = platform::kNoSocket;
@@ -163,25 +196,34 @@ class TransferEngine::Impl {
   // alive.
   mutable std::mutex active_mutex_;
   std::condition_variable changed_;
-  std::unordered_map<const transfer::Execution*, std::shared_ptr<transfer::Execution>> active_;
+  /// By their numbers, so that what is done to all of them is done in the same order in equal runs.
+  std::unordered_map<std::uint64_t, std::shared_ptr<transfer::Execution>> active_;
+  std::uint64_t next_execution_ = 1;
   /// How many of them go to each peer.
   std::unordered_map<const peer::Link*, std::size_t> active_of_link_;
   /// Deadlines that have not come, of active_. An entry goes when it comes: each execution is
   /// stopped by its deadline once.
-  std::set<std::pair<base::Nanoseconds, const transfer::Execution*>> deadlines_;
+  std::set<std::pair<base::Nanoseconds, std::uint64_t>> deadlines_;
   std::uint32_t waiting_for_worker_ = 0;  ///< callers whose wait the worker ends
   std::uint32_t closers_ = 0;             ///< callers that wait in close()
-  /// The worker has closed the listener, and every lane that peers opened has ended.
+  std::uint64_t changes_ = 0;             ///< rises with each notification of changed_
+  /// Every lane that peers opened has ended, but those that only ask whether others have.
   bool served_ended_ = false;
 
   // Set under active_mutex_, read anywhere. Who launches reads it under the mutex: an execution is
   // either refused, or active before close() looks for those to stop.
   std::atomic<bool> closing_{false};
   std::atomic<bool> abort_served_{false};
+  std::atomic<bool> quarantined_{false};
   std::atomic<bool> stop_worker_{false};
+  /// The worker's last word; release, so that whoever sees it may destroy everything.
+  std::atomic<bool> worker_ended_{false};
   std::atomic<bool> worker_sleeps_{false};
   std::atomic<bool> work_left_{false};
   std::atomic<base::Nanoseconds> local_caller_ns_{0};
+  base::Nanoseconds next_tick_ns_ = 0;  ///< the worker's
+  SpinPolicy spin_;                     ///< the worker's
+  std::atomic<std::uint32_t> worker_boost_{0};
   std::thread worker_;
 };
 

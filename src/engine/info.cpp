@@ -9,10 +9,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json budget_json(const transfer::Budget& budget) {
-  return {{"used", budget.used()}, {"max", budget.max()}};
-}
-
 Json transports_json(bool local, bool tcp, const std::string& tcp_reason) {
   Json transports = Json::array();
   transports.push_back(
@@ -25,12 +21,55 @@ Json transports_json(bool local, bool tcp, const std::string& tcp_reason) {
   return transports;
 }
 
-Json counters_json(const telemetry::Counters& counters) {
+/// Of the engine, and the sums over its routes.
+Json counters_json(const Telemetry& telemetry) {
   Json counts;
-#define ORBITE_COUNTER_JSON(name, meaning) counts[#name] = counters.name.value();
-  ORBITE_COUNTERS(ORBITE_COUNTER_JSON)
-#undef ORBITE_COUNTER_JSON
+  const auto sum_of = [&](const char* name, std::uint64_t RouteTelemetry::* member) {
+    std::uint64_t sum = 0;
+    for (const RouteTelemetry& route : telemetry.routes) {
+      sum += route.*member;
+    }
+    counts[name] = sum;
+  };
+  sum_of("executions_posted", &RouteTelemetry::posted);
+  sum_of("executions_succeeded", &RouteTelemetry::succeeded);
+  sum_of("executions_failed", &RouteTelemetry::failed);
+  sum_of("executions_canceled", &RouteTelemetry::canceled);
+  sum_of("execution_bytes", &RouteTelemetry::bytes);
+#define ORBITE_COUNTER(name, meaning) counts[#name] = telemetry.counters.name;
+#define ORBITE_GAUGE(name, meaning)
+#include "orbite/telemetry.def"
+#undef ORBITE_COUNTER
+#undef ORBITE_GAUGE
   return counts;
+}
+
+/// Those that were used.
+Json routes_json(const std::vector<RouteTelemetry>& routes) {
+  Json list = Json::array();
+  for (const RouteTelemetry& route : routes) {
+    if (route.posted == 0) {
+      continue;
+    }
+    Json failures = Json::object();
+    for (const auto& [code, count] : route.failures) {
+      failures[std::string(error_name(code))] = count;
+    }
+    list.push_back({{"transport", route.transport},
+                    {"operation", route.operation == Operation::kRead ? "read" : "write"},
+                    {"class", route.qos},
+                    {"posted", route.posted},
+                    {"succeeded", route.succeeded},
+                    {"canceled", route.canceled},
+                    {"failed", route.failed},
+                    {"failures", std::move(failures)},
+                    {"bytes", route.bytes},
+                    {"active", route.active},
+                    {"unquiesced", route.unquiesced},
+                    {"unquiesced_bytes", route.unquiesced_bytes},
+                    {"latency_sum_ns", route.latency_sum_ns}});
+  }
+  return list;
 }
 
 Json registrations_json(const memory::Registry::Counts& counts) {
@@ -39,19 +78,19 @@ Json registrations_json(const memory::Registry::Counts& counts) {
           {"unquiesced", counts.unquiesced},
           {"retired_total", counts.retired_total},
           {"bytes", counts.bytes_registered},
+          {"bytes_unquiesced", counts.bytes_unquiesced},
           {"loans", counts.loans}};
 }
 
-Json budgets_json(const transfer::Admission& admission, const notify::Mailbox& mailbox,
-                  const Config& config) {
-  Json budgets;
-  budgets["requests"] = budget_json(admission.requests);
-  budgets["descriptors"] = budget_json(admission.descriptors);
-  budgets["bytes_in_flight"] = budget_json(admission.bytes_in_flight);
-  budgets["outbox_bytes"] = budget_json(admission.outbox_bytes);
-  budgets["inbox_bytes"] = {{"used", mailbox.bytes()},
-                            {"max", config.notifications.inbox_bytes_max}};
-  return budgets;
+Json budgets_json(const std::vector<BudgetTelemetry>& budgets) {
+  Json named;
+  for (const BudgetTelemetry& budget : budgets) {
+    named[budget.name] = {{"used", budget.used},
+                          {"max", budget.max},
+                          {"refused", budget.refused},
+                          {"key", budget.key}};
+  }
+  return named;
 }
 
 Json unresolved_json(const std::vector<UnresolvedPeer>& unresolved) {
@@ -79,6 +118,8 @@ std::string TransferEngine::Impl::info_json() const {
       {"type", ORBITE_BUILD_TYPE}, {"compiler", __VERSION__}, {"wire_version", wire::kWireVersion}};
   info["name"] = options.name;
   info["epoch"] = base::to_hex(epoch_.bytes);
+  // Relaxed: shown, and nothing hangs on it.
+  info["worker"] = {{"priority_boost", worker_boost_.load(std::memory_order_relaxed)}};
   info["transports"] = transports_json(local_ != nullptr, tcp_ != nullptr, tcp_unavailable_);
   info["listen"] = tcp_ != nullptr ? tcp_->listening().text() : "";
   Json advertise = Json::array();
@@ -89,9 +130,11 @@ std::string TransferEngine::Impl::info_json() const {
   }
   info["advertise"] = std::move(advertise);
   info["loopback_reachable"] = connection_.loopback_reachable;
-  info["counters"] = counters_json(counters);
+  const Telemetry counted = telemetry();
+  info["counters"] = counters_json(counted);
+  info["routes"] = routes_json(counted.routes);
   info["registrations"] = registrations_json(registry.counts());
-  info["budgets"] = budgets_json(admission_, mailbox, options.config);
+  info["budgets"] = budgets_json(counted.budgets);
   info["slices_out"] = planner_.slices_out();
   info["served_lanes"] = tcp_ != nullptr ? tcp_->served_lanes() : 0;
   info["lane_sockets"] = tcp_ != nullptr ? tcp_->lane_sockets() : 0;

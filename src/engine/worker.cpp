@@ -18,9 +18,9 @@ constexpr base::Nanoseconds kIdleSleep = base::kSecond;
 }  // namespace
 
 void TransferEngine::Impl::wake_worker() noexcept {
-  // Pairs with run_worker(): it announces its sleep, then looks for work; we leave work, then look
-  // for its sleep. Sequentially consistent on both sides, so one of the two sees the other. The
-  // flag stays up until the worker begins to look, so it also tells of work that came after its
+  // Pairs with look_for_work(): it announces its sleep, then looks for work; we leave work, then
+  // look for its sleep. Sequentially consistent on both sides, so one of the two sees the other.
+  // The flag stays up until the worker begins to look, so it also tells of work that came after its
   // look.
   work_left_.store(true, std::memory_order_seq_cst);
   if (worker_sleeps_.load(std::memory_order_seq_cst)) {
@@ -29,38 +29,79 @@ void TransferEngine::Impl::wake_worker() noexcept {
 }
 
 void TransferEngine::Impl::run_worker() {
+  while (!worker_ends()) {
+    take_events(look_for_work());
+  }
+  end_worker();
+}
+
+/// Does what is due and announces that the worker sleeps. Returns how long at most.
+base::Nanoseconds TransferEngine::Impl::look_for_work() {
+  const base::Nanoseconds now_ns = clock.now_ns();
+  base::Nanoseconds sleep_ns = 0;
+  if (work_left_.exchange(false, std::memory_order_seq_cst)) {
+    next_tick_ns_ = 0;
+  }
+  if (now_ns >= next_tick_ns_ || (tcp_ != nullptr && tcp_->needs_worker())) {
+    sleep_ns = work_once(now_ns);
+    next_tick_ns_ = now_ns + std::min(sleep_ns, kTickPeriod);
+  } else {
+    sleep_ns = next_tick_ns_ - now_ns;
+  }
+  worker_sleeps_.store(true, std::memory_order_seq_cst);
+  const bool more = (tcp_ != nullptr && tcp_->needs_worker()) ||
+                    work_left_.load(std::memory_order_seq_cst) ||
+                    stop_worker_.load(std::memory_order_seq_cst);
+  return more ? 0 : sleep_ns;
+}
+
+void TransferEngine::Impl::take_events(base::Nanoseconds timeout_ns) {
   std::array<platform::PollEvent, 64> events;
-  base::Nanoseconds next_tick_ns = 0;
-  while (!stop_worker_.load(std::memory_order_acquire)) {
-    const base::Nanoseconds now_ns = clock.now_ns();
-    base::Nanoseconds sleep_ns = 0;
-    if (work_left_.exchange(false, std::memory_order_seq_cst)) {
-      next_tick_ns = 0;
-    }
-    if (now_ns >= next_tick_ns || (tcp_ != nullptr && tcp_->needs_worker())) {
-      sleep_ns = work_once(now_ns);
-      next_tick_ns = now_ns + std::min(sleep_ns, kTickPeriod);
-    } else {
-      sleep_ns = next_tick_ns - now_ns;
-    }
-    worker_sleeps_.store(true, std::memory_order_seq_cst);
-    const bool more = (tcp_ != nullptr && tcp_->needs_worker()) ||
-                      work_left_.load(std::memory_order_seq_cst) ||
-                      stop_worker_.load(std::memory_order_seq_cst);
-    const std::size_t count = network.poller_wait(poller_, events, more ? 0 : sleep_ns);
-    worker_sleeps_.store(false, std::memory_order_seq_cst);
-    for (std::size_t i = 0; i < count; ++i) {
-      if (events[i].token == 0) {
-        network.clear(wakeup_);
-        next_tick_ns = 0;
-      } else if (tcp_ != nullptr) {
-        tcp_->on_event(events[i].token, events[i].events);
-      }
+  const std::size_t count = timeout_ns == 0 ? network.poller_wait(poller_, events, 0)
+                                            : sleep_for_events(events, timeout_ns);
+  worker_sleeps_.store(false, std::memory_order_seq_cst);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (events[i].token == 0) {
+      network.clear(wakeup_);
+      next_tick_ns_ = 0;
+    } else if (tcp_ != nullptr) {
+      tcp_->on_event(events[i].token, events[i].events);
     }
   }
+}
+
+void TransferEngine::Impl::end_worker() {
   if (closing_.load(std::memory_order_acquire) && tcp_ != nullptr) {
     tcp_->shut();  // nobody is left who would close the sockets of idle lanes
   }
+}
+
+/// Looks for events while that is worth it, then sleeps. Who leaves work meanwhile signals, which
+/// is an event too.
+std::size_t TransferEngine::Impl::sleep_for_events(std::span<platform::PollEvent> events,
+                                                   base::Nanoseconds sleep_ns) {
+  const base::Nanoseconds start_ns = clock.now_ns();
+  base::Nanoseconds now_ns = start_ns;
+  const base::Nanoseconds window_ns = std::min(spin_.window_ns(start_ns), sleep_ns);
+  if (window_ns > 0) {
+    std::size_t count = 0;
+    base::Nanoseconds gap_ns = 0;
+    do {
+      const base::Nanoseconds before_ns = now_ns;
+      count = network.poller_wait(poller_, events, 0);
+      now_ns = clock.now_ns();
+      gap_ns = std::max(gap_ns, now_ns - before_ns);
+    } while (count == 0 && now_ns - start_ns < window_ns);
+    spin_.looked(now_ns, count > 0, gap_ns);
+    if (count > 0) {
+      return count;
+    }
+  }
+  const std::size_t count = network.poller_wait(poller_, events, sleep_ns);
+  if (count > 0) {
+    spin_.slept(clock.now_ns() - now_ns);
+  }
+  return count;
 }
 
 /// Everything that is not an event. Returns how long to sleep at most.
@@ -104,25 +145,39 @@ base::Nanoseconds TransferEngine::Impl::expire_deadlines(base::Nanoseconds now_n
 }
 
 /// The worker's part of a close. Served lanes end between two frames, so that no peer is cut off in
-/// the middle of one that it can finish. When nothing is left that could need it, the worker ends.
+/// the middle of one that it can finish. While work of our own is unresolved, drains are answered:
+/// a peer that closes too may wait for our word as we wait for its. When nothing is left that could
+/// need the worker, it ends.
 base::Nanoseconds TransferEngine::Impl::close_step() {
-  std::uint32_t served = 0;
+  using Ending = transport::tcp::TcpTransport::Ending;
+  bool served_ended = true;
+  bool all_ended = true;
   if (tcp_ != nullptr) {
     tcp_->stop_accepting();
-    tcp_->end_served(abort_served_.load(std::memory_order_acquire));
-    served = tcp_->served_lanes();
+    tcp_->end_served(abort_served_.load(std::memory_order_acquire) ? Ending::kAll
+                     : stops_listening()                           ? Ending::kDrainsToo
+                                                                   : Ending::kBetweenFrames);
+    served_ended = tcp_->proved_lanes() == 0;
+    all_ended = tcp_->served_lanes() == 0;
   }
   registry.reap();
   const memory::Registry::Counts counts = registry.counts();
   const std::lock_guard lock(active_mutex_);
-  served_ended_ = served == 0;
-  if (served_ended_ && active_.empty() && waiting_for_worker_ == 0 &&
+  served_ended_ = served_ended;
+  if (all_ended && active_.empty() && waiting_for_worker_ == 0 &&
       counts.live + counts.fenced == 0) {
     // Relaxed would do: this thread alone reads it from here on.
     stop_worker_.store(true, std::memory_order_release);
   }
+  ++changes_;
   changed_.notify_all();
   return closers_ > 0 ? kCloseTick : kQuarantineTick;
+}
+
+/// An engine in quarantine gives its port back: the process may want it for the next one.
+bool TransferEngine::Impl::stops_listening() const {
+  const std::lock_guard lock(active_mutex_);
+  return active_.empty() || quarantined_.load(std::memory_order_acquire);
 }
 
 void TransferEngine::Impl::abort_served() {
@@ -166,10 +221,12 @@ void TransferEngine::Impl::begin_close() {
     }
     // Release: pairs with the acquire in check_usable().
     closing_.store(true, std::memory_order_release);
-    for (const auto& [address, execution] : active_) {
+    for (const auto& [number, execution] : active_) {
       executions.push_back(execution);
     }
   }
+  base::log(base::LogLevel::kInfo, "engine '%.64s' closes, %zu executions are under way",
+            options.name.c_str(), executions.size());
   if (tcp_ != nullptr) {
     tcp_->end_waits();
   }
@@ -194,8 +251,11 @@ CloseStatus TransferEngine::Impl::close(std::uint64_t timeout_ns) {
          now_ns < deadline_ns) {
     {
       std::unique_lock lock(active_mutex_);
-      changed_.wait_for(lock, base::clamp_wait(std::min<base::Nanoseconds>(
-                                  deadline_ns - now_ns, 10 * base::kMillisecond)));
+      const std::uint64_t seen = changes_;
+      environment.waiter.wait_for(
+          lock, changed_,
+          std::min<base::Nanoseconds>(deadline_ns - now_ns, 10 * base::kMillisecond),
+          [&] { return changes_ != seen; });
     }
     registry.reap();
     status = close_status();
@@ -207,7 +267,11 @@ CloseStatus TransferEngine::Impl::close(std::uint64_t timeout_ns) {
 }
 
 void TransferEngine::Impl::enter_quarantine() {
-  worker_.detach();  // it ends by itself when everything is resolved
+  // Release: pairs with the acquire in stops_listening(); the worker's next look is soon enough.
+  quarantined_.store(true, std::memory_order_release);
+  if (worker_.joinable()) {
+    worker_.detach();  // it ends by itself when everything is resolved
+  }
   for (const auto& execution : active_executions()) {
     if (execution->prepared() == nullptr) {
       continue;

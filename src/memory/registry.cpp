@@ -9,6 +9,7 @@
 #include <new>
 
 #include "base/log.hpp"
+#include "base/planted.hpp"
 #include "memory/interval_index.hpp"
 
 namespace orbite::memory {
@@ -115,6 +116,8 @@ class RegistryCore {
   std::uint64_t unquiesced_ = 0;
   std::uint64_t retired_total_ = 0;
   std::uint64_t bytes_registered_ = 0;
+  std::uint64_t bytes_unquiesced_ = 0;
+  std::uint64_t refused_total_ = 0;
   bool closed_ = false;
 
   /// Registrations with the word {fenced, 0} that reap() has not seen, chained by reap_next_.
@@ -148,7 +151,9 @@ bool Registration::try_count_up() noexcept {
   // then whoever retires has to see this loan's count_down().
   std::uint64_t seen = word_.load(std::memory_order_relaxed);
   do {
-    if ((seen & kFencedBit) != 0) {
+    const bool ignores_fence =
+        base::planted(base::Bug::kSkipFenceOnDeregister) && (seen & kLoansMask) != 0;
+    if ((seen & kFencedBit) != 0 && !ignores_fence) {
       return false;
     }
     ORBITE_CHECK((seen & kLoansMask) != kLoansMask);
@@ -202,8 +207,9 @@ Result<void> RegistryCore::check_budget(const base::ByteRange& range) const {
   const std::uint64_t held_max = std::min<std::uint64_t>(limits_.registrations_max, kNoSlot);
   if (held >= held_max) {
     return fail(ErrorCode::kBudgetExhausted,
-                "%llu registrations held (%llu live, %llu fenced, %llu unquiesced), limit %llu",
-                ull(held), ull(live_), ull(fenced_), ull(unquiesced_), ull(held_max));
+                "registrations: %llu of %llu held, %llu live, %llu fenced, %llu unquiesced "
+                "(limits.registrations_max)",
+                ull(held), ull(held_max), ull(live_), ull(fenced_), ull(unquiesced_));
   }
   if (free_first_ == kNoSlot && slots_.size() >= kNoSlot) {
     return fail(ErrorCode::kBudgetExhausted, "%zu slots used up, limit %llu", slots_.size(),
@@ -240,7 +246,10 @@ Result<Handle> RegistryCore::add(const MemoryDescriptor& descriptor) try {
   auto registration =
       std::make_shared<Registration>(Registration::Passkey{}, *this, range, descriptor);
   const std::lock_guard lock(mutex_);
-  ORBITE_TRY(check_budget(range));
+  if (auto room = check_budget(range); !room) {
+    refused_total_ += room.error().code() == ErrorCode::kBudgetExhausted ? 1 : 0;
+    return fail(room.error());
+  }
   reserve_slot();
   index_.reserve_one();
   // Nothing below can fail.
@@ -300,7 +309,8 @@ Result<RegistrationState> RegistryCore::deregister(Handle handle) {
   const std::lock_guard lock(mutex_);
   const Slot* const slot = slot_of(handle);
   // Another owner already: then this one has retired.
-  return slot == nullptr ? RegistrationState::kRetired : slot->state;
+  const bool retired = slot == nullptr || base::planted(base::Bug::kDeregisterWithoutWaiting);
+  return retired ? RegistrationState::kRetired : slot->state;
 }
 
 Result<RegistrationState> RegistryCore::state(Handle handle) {
@@ -389,6 +399,9 @@ void RegistryCore::reap() {
     }
     try {
       retired();
+      if (base::planted(base::Bug::kDestroyTwice)) {
+        retired();
+      }
     } catch (const std::exception& exception) {
       base::log(base::LogLevel::kError, "the retired callback of registration %u threw: %s",
                 it->handle().index, exception.what());
@@ -461,6 +474,7 @@ void RegistryCore::quarantine(Handle handle) {
     slot->state = RegistrationState::kUnquiesced;
     --fenced_;
     ++unquiesced_;
+    bytes_unquiesced_ += slot->registration->range().length();
   }
 }
 
@@ -471,6 +485,8 @@ Registry::Counts RegistryCore::counts() {
                           .unquiesced = unquiesced_,
                           .retired_total = retired_total_,
                           .bytes_registered = bytes_registered_,
+                          .bytes_unquiesced = bytes_unquiesced_,
+                          .refused_total = refused_total_,
                           .loans = 0};
   for (const Slot& slot : slots_) {
     if (slot.registration != nullptr) {

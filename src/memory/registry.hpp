@@ -29,6 +29,7 @@ enum class Borrower : std::uint8_t { kLocal, kRemote };
 
 struct RegistryLimits {
   /// Registrations held at one time: live, fenced and unquiesced ones together.
+  /// limits.registrations_max of the configuration.
   std::uint64_t registrations_max = 0;
   /// A slot that has had this generation is withdrawn when it retires. Not 0.
   std::uint32_t generation_max = std::numeric_limits<std::uint32_t>::max();
@@ -184,6 +185,8 @@ class Registry {
     std::uint64_t unquiesced = 0;
     std::uint64_t retired_total = 0;
     std::uint64_t bytes_registered = 0;  ///< of live, fenced and unquiesced ones
+    std::uint64_t bytes_unquiesced = 0;  ///< of these, of unquiesced ones
+    std::uint64_t refused_total = 0;     ///< for want of room
     std::uint64_t loans = 0;             ///< out now, of the same ones
   };
   [[nodiscard]] Counts counts() const;

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/result.hpp"
@@ -20,9 +22,10 @@ struct Message {
   std::vector<std::uint8_t> bytes;
 };
 
-/// The notifications that peers sent, oldest first, within a byte budget. A mailbox that nobody has
-/// ever drained drops its oldest messages to make room, since many applications never look; once
-/// somebody has looked, a message that does not fit is refused and its sender is told.
+/// The notifications that peers sent, oldest first, within a byte budget that senders share: none
+/// has more of it than half of what the others leave, beyond its first message. A mailbox that
+/// nobody has ever drained drops old messages to make room, since many applications never look;
+/// once somebody has looked, a message that does not fit is refused and its sender is told.
 class Mailbox {
  public:
   struct Limits {
@@ -46,16 +49,31 @@ class Mailbox {
   [[nodiscard]] std::size_t messages() const;
 
  private:
+  using Messages = std::list<Message>;
+  /// Of a sender with messages.
+  struct Sender {
+    std::deque<Messages::iterator> messages;  ///< oldest first
+    std::uint64_t bytes = 0;                  ///< sum of cost() over them
+  };
+
   /// What a message costs beyond its bytes, so that empty ones are not free.
   static constexpr std::uint64_t kOverheadBytes = 128;
   static std::uint64_t cost(const Message& message) {
     return message.sender.size() + message.bytes.size() + kOverheadBytes;
   }
 
+  // All of these with mutex_ held.
+  [[nodiscard]] std::uint64_t held_by(const std::string& sender) const;
+  [[nodiscard]] bool fits(const std::string& sender, std::uint64_t needed) const;
+  void drop_for(const std::string& sender);
+  Message remove_oldest_of(const std::string& sender);
+  void append(Message message);
+
   const Limits limits_;
   telemetry::Counters& counters_;
   mutable std::mutex mutex_;
-  std::deque<Message> messages_;
+  Messages messages_;
+  std::unordered_map<std::string, Sender> senders_;
   std::uint64_t bytes_ = 0;  ///< sum of cost() over messages_
   bool drained_ever_ = false;
 };

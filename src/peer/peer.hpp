@@ -11,6 +11,7 @@
 
 #include "base/byte_range.hpp"
 #include "base/ids.hpp"
+#include "base/planted.hpp"
 #include "base/result.hpp"
 #include "base/slot_map.hpp"
 #include "memory/registry.hpp"
@@ -52,7 +53,7 @@ class Peer {
 
   /// kPeerRetired names the peer.
   [[nodiscard]] Result<void> check_live() const {
-    if (retired()) {
+    if (retired() && !base::planted(base::Bug::kUnloadKeepsPeer)) {
       return fail(ErrorCode::kPeerRetired, "peer '%.64s'", name_.c_str());
     }
     return {};
@@ -104,7 +105,8 @@ using RangeTable = base::SlotMap<RemoteRange>;
 /// fenced. A retired one says nothing more of its name, although handles still name it.
 class SegmentManager {
  public:
-  explicit SegmentManager(std::uint64_t peers_max) : handles_("peer", peers_max) {}
+  explicit SegmentManager(std::uint64_t peers_max)
+      : handles_("peer", peers_max, "limits.peers_max") {}
 
   /// The live peer of that name and exactly this connection, if there is one.
   [[nodiscard]] std::shared_ptr<Peer> find_live(const std::string& name,
@@ -121,6 +123,8 @@ class SegmentManager {
                                       const base::SourceEpoch& epoch) const;
   void retire_all();
   [[nodiscard]] std::size_t size() const { return handles_.size(); }
+  [[nodiscard]] std::uint64_t max() const noexcept { return handles_.max(); }
+  [[nodiscard]] std::uint64_t refused() const { return handles_.refused(); }
 
  private:
   struct Named {

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -150,6 +151,17 @@ std::thread start_thread(const char* name, std::function<void()> body) {
   std::thread thread(std::move(body));
   static_cast<void>(::pthread_setname_np(thread.native_handle(), shown));
   return thread;
+}
+
+std::uint32_t boost_thread_priority(std::uint32_t steps) noexcept {
+  // Of the thread: Linux keeps the niceness of each apart, and 0 names the caller.
+  errno = 0;
+  const int before = ::getpriority(PRIO_PROCESS, 0);
+  if (errno != 0 || ::setpriority(PRIO_PROCESS, 0, before - static_cast<int>(steps)) != 0) {
+    return 0;
+  }
+  const int after = ::getpriority(PRIO_PROCESS, 0);
+  return after < before ? static_cast<std::uint32_t>(before - after) : 0;
 }
 
 void pin_library() noexcept {

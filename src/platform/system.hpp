@@ -46,6 +46,10 @@ void yield_processor() noexcept;
 /// no thread to give.
 std::thread start_thread(const char* name, std::function<void()> body);
 
+/// Asks that this thread be `steps` of niceness ahead of what it is now. Returns by how many it is:
+/// 0 where the system does not permit it.
+std::uint32_t boost_thread_priority(std::uint32_t steps) noexcept;
+
 /// Keeps the shared object that holds this code in memory for the rest of the process.
 void pin_library() noexcept;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/assert.hpp"
+#include "base/planted.hpp"
 
 namespace orbite::transfer {
 
@@ -12,6 +13,7 @@ Execution::Execution(Options options)
       peer_(std::move(options.peer)),
       route_(options.route),
       deadline_ns_(options.deadline_ns),
+      posted_ns_(options.posted_ns),
       notification_(std::move(options.notification)),
       loans_(std::move(options.loans)),
       bytes_charge_(std::move(options.bytes_charge)),
@@ -20,17 +22,21 @@ Execution::Execution(Options options)
   ORBITE_CHECK(prepared_ != nullptr || notification_.has_value());
 }
 
-Execution::~Execution() { ORBITE_CHECK(outstanding_ == 0); }
+Execution::~Execution() { ORBITE_CHECK(all_retired_locked()); }
 
 bool Execution::has_unplanned() const {
   const std::lock_guard lock(mutex_);
   if (stopped() || logical_ != Logical::kNone) {
     return false;
   }
-  if (planned_bytes_ < bytes()) {
-    return true;
-  }
-  return notification_.has_value() && !notification_planned_ && outstanding_ == 0;
+  return planned_bytes_ < bytes() || notification_is_next_locked();
+}
+
+/// All bytes are handed out and have retired.
+bool Execution::notification_is_next_locked() const {
+  const bool bytes_retired = outstanding_ == 0 || base::planted(base::Bug::kNotifyBeforeBytes);
+  return planned_bytes_ == bytes() && notification_.has_value() && !notification_planned_ &&
+         bytes_retired;
 }
 
 policy::QosClass Execution::next_qos() const {
@@ -93,7 +99,7 @@ bool Execution::next_slice(const SliceLimits& limits, Slice& slice) {
       slice.carries_notification = true;
       notification_planned_ = true;
     }
-  } else if (notification_.has_value() && !notification_planned_ && outstanding_ == 0) {
+  } else if (notification_is_next_locked()) {
     slice.first_extent = 0;
     slice.extent_count = 0;
     slice.first_skip = 0;
@@ -110,7 +116,7 @@ bool Execution::next_slice(const SliceLimits& limits, Slice& slice) {
 }
 
 void Execution::fail_locked(ErrorCode code, std::int32_t native_errno) {
-  if (logical_ != Logical::kNone) {
+  if (logical_ != Logical::kNone && !base::planted(base::Bug::kOutcomeSetTwice)) {
     return;
   }
   logical_ = code == ErrorCode::kCanceled ? Logical::kCanceled : Logical::kFailed;
@@ -121,8 +127,9 @@ void Execution::fail_locked(ErrorCode code, std::int32_t native_errno) {
 }
 
 void Execution::set_success_if_done_locked() {
-  if (logical_ == Logical::kNone && landed_bytes_ == bytes() &&
-      (!notification_.has_value() || notification_delivered_)) {
+  const bool notified = !notification_.has_value() || notification_delivered_ ||
+                        base::planted(base::Bug::kSuccessWithoutNotification);
+  if (logical_ == Logical::kNone && landed_bytes_ == bytes() && notified) {
     logical_ = Logical::kSuccess;
   }
 }
@@ -159,9 +166,8 @@ bool Execution::retire_slice(RetirementReceipt receipt) {
   ORBITE_CHECK(outstanding_ > 0);
   slice.retired = true;
   --outstanding_;
-  const bool notification_due = outstanding_ == 0 && logical_ == Logical::kNone && !stopped() &&
-                                planned_bytes_ == bytes() && notification_.has_value() &&
-                                !notification_planned_;
+  const bool notification_due =
+      logical_ == Logical::kNone && !stopped() && notification_is_next_locked();
   finish_if_done(lock);
   return notification_due;
 }
@@ -180,9 +186,16 @@ void Execution::stop(ErrorCode code) {
   finish_if_done(lock);
 }
 
+/// Nothing that was handed out can touch the buffers any more.
+bool Execution::all_retired_locked() const {
+  return outstanding_ == 0 ||
+         (base::planted(base::Bug::kReleaseOnLogicalFailure) && logical_ == Logical::kFailed) ||
+         (base::planted(base::Bug::kCancelClaimsDrained) && logical_ == Logical::kCanceled);
+}
+
 /// The one place where an execution becomes terminal.
 void Execution::finish_if_done(std::unique_lock<std::mutex>& lock) {
-  if (outstanding_ != 0 || logical_ == Logical::kNone ||
+  if (!all_retired_locked() || logical_ == Logical::kNone ||
       terminal_.load(std::memory_order_relaxed)) {
     return;
   }
@@ -206,7 +219,10 @@ void Execution::finish_if_done(std::unique_lock<std::mutex>& lock) {
 Outcome Execution::outcome_locked() const {
   Outcome outcome;
   outcome.logical = logical_;
-  outcome.drain = terminal_.load(std::memory_order_relaxed) ? Drain::kRetired : Drain::kPending;
+  const bool retired =
+      terminal_.load(std::memory_order_relaxed) ||
+      (base::planted(base::Bug::kTerminalBeforeRetirement) && logical_ != Logical::kNone);
+  outcome.drain = retired ? Drain::kRetired : Drain::kPending;
   outcome.code = code_;
   outcome.native_errno = native_errno_;
   outcome.bytes_total = bytes();
@@ -218,7 +234,9 @@ Outcome Execution::outcome_locked() const {
   }
   // Exact once nothing is outstanding; until then slices are in flight on several lanes and only 0
   // is sure.
-  const std::uint64_t prefix = std::min(first_gap_, planned_bytes_);
+  const std::uint64_t prefix = base::planted(base::Bug::kPrefixTooLarge)
+                                   ? landed_bytes_
+                                   : std::min(first_gap_, planned_bytes_);
   outcome.bytes_prefix = outstanding_ == 0 ? prefix : 0;
   if (effect_unknown_ || outstanding_ != 0) {
     outcome.effect = planned_bytes_ == 0 ? RemoteEffect::kNone : RemoteEffect::kUnknown;

@@ -96,6 +96,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
     policy::Route route;
     std::optional<std::vector<std::uint8_t>> notification;
     base::Nanoseconds deadline_ns = 0;
+    base::Nanoseconds posted_ns = 0;
     std::vector<memory::RangeLoan> loans;
     Charge bytes_charge;
     Charge outbox_charge;
@@ -122,6 +123,11 @@ class Execution : public std::enable_shared_from_this<Execution> {
     return notification_;
   }
   [[nodiscard]] base::Nanoseconds deadline_ns() const noexcept { return deadline_ns_; }
+  /// Counts up in each engine; set once, before anything of it is handed out.
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  void set_number(std::uint64_t number) noexcept { number_ = number; }
+  /// When it was admitted.
+  [[nodiscard]] base::Nanoseconds posted_ns() const noexcept { return posted_ns_; }
 
   // For the planner.
 
@@ -169,12 +175,16 @@ class Execution : public std::enable_shared_from_this<Execution> {
   void fail_locked(ErrorCode code, std::int32_t native_errno);
   void set_success_if_done_locked();
   void finish_if_done(std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] bool notification_is_next_locked() const;
+  [[nodiscard]] bool all_retired_locked() const;
   [[nodiscard]] Outcome outcome_locked() const;
 
   const std::shared_ptr<const Prepared> prepared_;
   const std::shared_ptr<peer::Peer> peer_;
   const policy::Route route_;
   const base::Nanoseconds deadline_ns_;
+  std::uint64_t number_ = 0;
+  const base::Nanoseconds posted_ns_;
   std::optional<std::vector<std::uint8_t>> notification_;
 
   mutable std::mutex mutex_;

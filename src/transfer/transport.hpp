@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/planted.hpp"
 #include "base/result.hpp"
 #include "peer/peer.hpp"
 #include "policy/route_table.hpp"
+#include "transfer/admission.hpp"
 #include "transfer/execution.hpp"
 #include "wire/frame.hpp"
 
@@ -26,7 +28,9 @@ struct WorkLimit {
   std::uint64_t bytes_max = 0;
   std::uint32_t calls_max = 0;
 
-  [[nodiscard]] bool exhausted() const noexcept { return bytes_max == 0 || calls_max == 0; }
+  [[nodiscard]] bool exhausted() const noexcept {
+    return (bytes_max == 0 || calls_max == 0) && !base::planted(base::Bug::kUnboundedStep);
+  }
   void spend(std::uint64_t bytes) noexcept {
     bytes_max -= bytes < bytes_max ? bytes : bytes_max;
     calls_max -= calls_max > 0 ? 1 : 0;
@@ -38,8 +42,13 @@ enum class Driver : std::uint8_t { kCaller, kWorker };
 
 /// A transport's link to one peer, with the executions whose slices it has not accepted yet.
 class Flow : public peer::Link {
+ public:
+  /// Of the pools that peers share: this peer's part.
+  [[nodiscard]] PeerShares& shares() noexcept { return shares_; }
+
  private:
   friend class Planner;
+  PeerShares shares_;
   std::mutex mutex_;
   std::array<std::list<std::shared_ptr<Execution>>, policy::kQosClasses> waiting_;
 };

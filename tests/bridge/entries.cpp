@@ -44,6 +44,28 @@ std::vector<Entry> engine_entries() {
            },
        .nulls = {null_size},
        .can_fail = false},
+      {.name = "TelemetryRead",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_telemetry_read(a.engine, a.telemetry, a.route_records.data(),
+                                               a.route_count, a.budget_records.data(),
+                                               a.budget_count, a.error);
+           },
+       .nulls = {[](Arguments& a) { a.telemetry = nullptr; },
+                 [](Arguments& a) { a.route_count = nullptr; },
+                 [](Arguments& a) { a.budget_count = nullptr; }},
+       .heads = {[](Arguments& a) { return &a.telemetry_record.record; },
+                 [](Arguments& a) { return &a.route_records[0].record; },
+                 [](Arguments& a) { return &a.route_records[1].record; },
+                 [](Arguments& a) { return &a.budget_records[0].record; },
+                 [](Arguments& a) { return &a.budget_records[1].record; }}},
+      {.name = "TelemetryText",
+       .call =
+           [](Arguments& a) {
+             return orbite_nixl_telemetry_text(a.engine, reinterpret_cast<char*>(a.text_out.data()),
+                                               a.text_size, a.error);
+           },
+       .nulls = {[](Arguments& a) { a.text_size = nullptr; }}},
   };
 }
 
@@ -88,8 +110,7 @@ std::vector<Entry> peer_entries() {
        .can_fail = false},
       {.name = "PeerSelf",
        .call = [](Arguments& a) { return orbite_nixl_peer_self(a.engine, a.output, a.error); },
-       .nulls = {null_output},
-       .can_fail = false},
+       .nulls = {null_output}},
       {.name = "PeerImport",
        .call =
            [](Arguments& a) {

@@ -47,6 +47,7 @@ struct Arguments {
   const char* config_in = "{}";
   std::array<char, 256> name_out{};
   std::array<unsigned char, 4096> buffer_out{};
+  std::vector<unsigned char> text_out = std::vector<unsigned char>(64 << 10);
 
   orbite_nixl_engine_t engine = 0;
   std::uint64_t handle = (std::uint64_t{5} << 32) | 3;
@@ -54,6 +55,9 @@ struct Arguments {
   std::int32_t state_out = -1;
   std::size_t size_out = 4096;
   std::size_t name_size_out = 256;
+  std::size_t route_count_out = 2;
+  std::size_t budget_count_out = 2;
+  std::size_t text_size_out = 64 << 10;
 
   orbite_nixl_error_t error_record = make_record<orbite_nixl_error_t>();
   orbite_nixl_abi_t abi_record = make_record<orbite_nixl_abi_t>();
@@ -63,6 +67,11 @@ struct Arguments {
   orbite_nixl_prepare_t prepare_record = make_record<orbite_nixl_prepare_t>();
   orbite_nixl_post_t post_record = make_record<orbite_nixl_post_t>();
   orbite_nixl_result_t result_record = make_record<orbite_nixl_result_t>();
+  orbite_nixl_telemetry_t telemetry_record = make_record<orbite_nixl_telemetry_t>();
+  std::array<orbite_nixl_route_t, 2> route_records = {make_record<orbite_nixl_route_t>(),
+                                                      make_record<orbite_nixl_route_t>()};
+  std::array<orbite_nixl_budget_t, 2> budget_records = {make_record<orbite_nixl_budget_t>(),
+                                                        make_record<orbite_nixl_budget_t>()};
 
   orbite_nixl_error_t* error = &error_record;
   orbite_nixl_abi_t* abi = &abi_record;
@@ -72,9 +81,13 @@ struct Arguments {
   orbite_nixl_prepare_t* prepare = &prepare_record;
   orbite_nixl_post_t* post = &post_record;
   orbite_nixl_result_t* result = &result_record;
+  orbite_nixl_telemetry_t* telemetry = &telemetry_record;
+  std::size_t* route_count = &route_count_out;
+  std::size_t* budget_count = &budget_count_out;
   std::uint64_t* output = &handle_out;
   std::int32_t* state = &state_out;
   std::size_t* size = &size_out;
+  std::size_t* text_size = &text_size_out;
   std::size_t* name_size = &name_size_out;
   const void* input = bytes.data();
 };

@@ -412,6 +412,16 @@ TEST_F(BridgeTest, RegistrationStatesCross) {
             ORBITE_NIXL_OK);
 }
 
+TEST_F(BridgeTest, TelemetryTextTellsTheSizeItNeeds) {
+  std::size_t bytes = 0;
+  EXPECT_EQ(orbite_nixl_telemetry_text(arguments.engine, nullptr, &bytes, arguments.error),
+            ORBITE_NIXL_ERR_BUFFER_TOO_SMALL);
+  std::string text(bytes, '\0');
+  EXPECT_EQ(orbite_nixl_telemetry_text(arguments.engine, text.data(), &bytes, arguments.error),
+            ORBITE_NIXL_OK);
+  EXPECT_EQ(text, telemetry_text(fake_engine().telemetry));
+}
+
 TEST_F(BridgeTest, BuffersTellTheSizeTheyNeed) {
   using Call = std::function<orbite_nixl_status_t(void*, std::size_t*)>;
   const std::vector<Call> calls = {
@@ -467,11 +477,55 @@ TEST_F(BridgeTest, PeersAndRangesReachTheEngineWhole) {
   EXPECT_TRUE(fake_engine().bytes_seen.empty());
 }
 
-TEST_F(BridgeTest, NoSelfPeerMeansThatTheEngineCloses) {
-  fake_engine().handle = Handle{};
-  EXPECT_EQ(orbite_nixl_peer_self(arguments.engine, arguments.output, arguments.error),
-            ORBITE_NIXL_ERR_ENGINE_CLOSING);
-  EXPECT_EQ(arguments.handle_out, 0U);
+TEST_F(BridgeTest, TelemetryCrossesWhole) {
+  Telemetry& known = fake_engine().telemetry;
+  known.counters.lanes_connected = 11;
+  known.gauges.quarantined_bytes = 12;
+  RouteTelemetry& route = known.routes[1];
+  route.transport = "tcp";
+  route.operation = Operation::kWrite;
+  route.qos = "bulk";
+  route.posted = 1;
+  route.succeeded = 2;
+  route.canceled = 3;
+  route.failed = 4;
+  route.bytes = 5;
+  route.active = 6;
+  route.unquiesced = 7;
+  route.unquiesced_bytes = 8;
+  route.latency_sum_ns = 9;
+  route.latency[0] = 10;
+  route.latency[kLatencyBounds] = 11;
+  route.failures = {{ErrorCode::kPeerSilent, 3}, {ErrorCode::kDeadlineExceeded, 1}};
+  known.budgets[0] = {"peers", "limits.peers_max", 13, 14, 15};
+  ASSERT_EQ(orbite_nixl_telemetry_read(arguments.engine, arguments.telemetry,
+                                       arguments.route_records.data(), arguments.route_count,
+                                       arguments.budget_records.data(), arguments.budget_count,
+                                       arguments.error),
+            ORBITE_NIXL_OK);
+  EXPECT_EQ(arguments.telemetry_record.lanes_connected, 11U);
+  EXPECT_EQ(arguments.telemetry_record.quarantined_bytes, 12U);
+  EXPECT_EQ(arguments.telemetry_record.latency_bounds_ns[51], latency_bound_ns(51));
+  const orbite_nixl_route_t& out = arguments.route_records[1];
+  EXPECT_STREQ(out.transport, "tcp");
+  EXPECT_EQ(out.operation, static_cast<unsigned>(ORBITE_NIXL_WRITE));
+  EXPECT_EQ(out.qos, static_cast<unsigned>(ORBITE_NIXL_CLASS_BULK));
+  const std::array<std::uint64_t, 9> numbers = {
+      out.posted, out.succeeded,  out.canceled,         out.failed,        out.bytes,
+      out.active, out.unquiesced, out.unquiesced_bytes, out.latency_sum_ns};
+  EXPECT_THAT(numbers, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_EQ(out.latency[0], 10U);
+  EXPECT_EQ(out.latency[kLatencyBounds], 11U);
+  ASSERT_EQ(out.failure_count, 2U);
+  EXPECT_EQ(out.failures[0].status, ORBITE_NIXL_ERR_PEER_SILENT);
+  EXPECT_EQ(out.failures[0].count, 3U);
+  EXPECT_EQ(out.failures[1].status, ORBITE_NIXL_ERR_DEADLINE_EXCEEDED);
+  const orbite_nixl_budget_t& budget = arguments.budget_records[0];
+  EXPECT_STREQ(budget.name, "peers");
+  EXPECT_STREQ(budget.key, "limits.peers_max");
+  EXPECT_EQ(budget.used, 13U);
+  EXPECT_EQ(budget.max, 14U);
+  EXPECT_EQ(budget.refused, 15U);
 }
 
 TEST_F(BridgeTest, UnresolvedWorkCrossesWholeAndFitsOrTellsTheCount) {

@@ -86,9 +86,9 @@ const std::vector<std::uint8_t>& TransferEngine::connection_blob() const noexcep
   return fake_engine().blob;
 }
 
-Handle TransferEngine::self_peer() {
+Result<Handle> TransferEngine::self_peer() {
   called("self_peer");
-  return fake_engine().handle;
+  return answer(fake_engine().handle);
 }
 
 Result<Handle> TransferEngine::import_peer(std::string_view name,
@@ -242,6 +242,11 @@ std::string TransferEngine::info_json() const {
   return fake_engine().info;
 }
 
+Result<Telemetry> TransferEngine::telemetry() const {
+  called("telemetry");
+  return answer(fake_engine().telemetry);
+}
+
 const char* version() noexcept { return "9.8.7"; }
 
 std::string process_routes() {
@@ -270,6 +275,7 @@ void reset_fake_engine() {
   fake.unresolved.clear();
   fake.info = fresh.info;
   fake.routes = fresh.routes;
+  fake.telemetry = fresh.telemetry;
   fake.config = Config{};
 }
 

@@ -29,6 +29,12 @@ struct FakeEngine {
   std::vector<UnresolvedPeer> unresolved;
   std::string info = "{\"version\":\"0\"}";
   std::string routes = "tcp:12,local:3";
+  /// Two routes, two budgets.
+  Telemetry telemetry{.engine = "fake",
+                      .counters = {},
+                      .gauges = {},
+                      .routes = std::vector<RouteTelemetry>(2),
+                      .budgets = std::vector<BudgetTelemetry>(2)};
 
   std::atomic<int> calls{0};
   std::atomic<int> alive{0};

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "base/assert.hpp"
 #include "config/keys.hpp"
@@ -41,10 +42,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // SAFETY: any object may be read as char.
   orbite::Result<orbite::Config> config =
       orbite::parse_config({reinterpret_cast<const char*>(data), size});
+  const std::vector<orbite::Error> errors =
+      orbite::config_errors({reinterpret_cast<const char*>(data), size});
+  ORBITE_CHECK(config.has_value() == errors.empty());
+  ORBITE_CHECK(errors.size() <= orbite::kConfigErrorsMax);
+  for (const orbite::Error& error : errors) {
+    ORBITE_CHECK(error.code() == orbite::ErrorCode::kBadConfig);
+    ORBITE_CHECK(!error.context().empty());
+    ORBITE_CHECK(is_printable(error.context()));
+  }
   if (!config) {
-    ORBITE_CHECK(config.error().code() == orbite::ErrorCode::kBadConfig);
-    ORBITE_CHECK(!config.error().context().empty());
-    ORBITE_CHECK(is_printable(config.error().context()));
+    ORBITE_CHECK(config.error().context() == errors.front().context());
     return 0;
   }
   for (const orbite::config::KeySpec& spec : orbite::config::key_specs()) {

@@ -147,6 +147,7 @@ class Calls {
   void use_request();
   void notify();
   void look_around();
+  void look_at_telemetry(orbite_nixl_engine_t owner);
   void clean_up();
 
   // A call that gives a handle: written on success alone.
@@ -469,9 +470,44 @@ void Calls::look_around() {
   REQUIRE(status != ORBITE_NIXL_OK || bytes <= buffer.size());
   const int length = orbite_nixl_process_routes(buffer.data(), buffer.size());
   REQUIRE(length < 0 || static_cast<std::size_t>(length) < buffer.size());
+  look_at_telemetry(owner);
   auto abi = make_record<orbite_nixl_abi_t>();
   bend(abi.record);
   checked_alone(orbite_nixl_abi_query(&abi, nullptr));
+}
+
+// Blocks of exactly as many records as the call is told of.
+void Calls::look_at_telemetry(orbite_nixl_engine_t owner) {
+  auto telemetry = make_record<orbite_nixl_telemetry_t>();
+  bend(telemetry.record);
+  std::vector<orbite_nixl_route_t> routes(input_.take<std::uint8_t>() % 16,
+                                          make_record<orbite_nixl_route_t>());
+  std::vector<orbite_nixl_budget_t> budgets(input_.take<std::uint8_t>() % 16,
+                                            make_record<orbite_nixl_budget_t>());
+  if (!routes.empty()) {
+    bend(routes.back().record);
+  }
+  if (!budgets.empty()) {
+    bend(budgets.back().record);
+  }
+  std::size_t route_count = routes.size();
+  std::size_t budget_count = budgets.size();
+  const orbite_nixl_status_t status =
+      orbite_nixl_telemetry_read(owner, &telemetry, routes.data(), &route_count, budgets.data(),
+                                 &budget_count, error_pointer_);
+  checked(status);
+  if (status == ORBITE_NIXL_OK) {
+    REQUIRE(route_count <= routes.size() && budget_count <= budgets.size());
+  }
+  for (const orbite_nixl_route_t& route : routes) {
+    REQUIRE(route.failure_count <= ORBITE_NIXL_FAILURES_MAX);
+  }
+  std::vector<char> text(2 * std::size_t{input_.take<std::uint16_t>()});
+  std::size_t bytes = text.size();
+  const orbite_nixl_status_t printed =
+      orbite_nixl_telemetry_text(owner, text.data(), &bytes, error_pointer_);
+  checked(printed);
+  REQUIRE(printed != ORBITE_NIXL_OK || bytes <= text.size());
 }
 
 // The engine of the next input has no objects of this one.

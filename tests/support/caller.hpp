@@ -189,11 +189,12 @@ class Caller {
            admission.outbox_bytes.used() == 0 && registry_.counts().loans == 0;
   }
 
-  transfer::Admission admission{{"requests", 1 << 20},
-                                {"descriptors", 1 << 20},
-                                {"bytes in flight", std::uint64_t{1} << 40},
-                                {"outbox bytes", 1 << 30}};
-  peer::RangeTable ranges{"imported range", 1 << 20};
+  transfer::Admission admission{
+      {"requests", "limits.requests_max", 1 << 20},
+      {"descriptors", "limits.descriptors_max", 1 << 20},
+      {"bytes_in_flight", "limits.bytes_in_flight_max", std::uint64_t{1} << 40},
+      {"outbox_bytes", "notifications.outbox_bytes_max", 1 << 30}};
+  peer::RangeTable ranges{"imported range", 1 << 20, "limits.ranges_max"};
   transfer::Planner planner;
   std::atomic<int> terminals{0};
 

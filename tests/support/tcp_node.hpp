@@ -89,8 +89,9 @@ class TcpNode {
     random.fill(epoch.bytes);
     random.fill(secret);
     poller_ = network.make_poller().value();
-    transport::tcp::Environment environment{network,      clock, random, registry, counters, config,
-                                            options.name, epoch, secret, host_,    poller_,  {}};
+    transport::tcp::Environment environment{
+        network,      clock, random, waiter_, registry, counters, config,
+        options.name, epoch, secret, host_,   poller_,  {}};
     environment.deliver = [this](const wire::Envelope& envelope) -> Result<void> {
       if (refuse_notifications) {
         return fail(ErrorCode::kBudgetExhausted, "the inbox is full");
@@ -160,6 +161,7 @@ class TcpNode {
  private:
   platform::SystemNetwork own_network_;
   platform::SystemClock own_clock_;
+  base::ThreadWaiter waiter_;
   base::HostIdentity host_{};
   platform::Socket poller_ = platform::kNoSocket;
 

@@ -78,10 +78,11 @@ def test_help_names_the_commands() -> None:
     assert "config" in text
 
 
-@pytest.mark.parametrize("command", ["bench", "sim", "nonsense"])
+@pytest.mark.parametrize("command", ["bench", "nonsense"])
 def test_unknown_command_is_refused_and_the_known_ones_named(command: str) -> None:
     assert fails(2, command) == (
-        f"orbite: unknown command '{command}'; commands of orbite: info, config "
+        f"orbite: unknown command '{command}'; commands of orbite: info, config, "
+        "telemetry, sim "
         "(see orbite --help)\n"
     )
 
@@ -108,6 +109,14 @@ def test_missing_command_is_refused(arguments: list[str]) -> None:
         (["config", "check"], "file"),
         (["config", "check", "one", "two"], "two"),
         (["config", "defaults", "--json", "--markdown"], "--markdown"),
+        (["config", "defaults", "--json", "--schema"], "--schema"),
+        (["telemetry", "--json"], "--json"),
+        (["sim", "--seeds", "0"], "--seeds: Value 0 not in range 1 to"),
+        (["sim", "--seeds", "many"], "many"),
+        (["sim", "--ops", "0"], "--ops: Value 0 not in range 1 to"),
+        (["sim", "--hosts", "9"], "--hosts: Value 9 not in range 2 to 4"),
+        (["sim", "--jobs", "0"], "--jobs"),
+        (["sim", "--faults", "cut,bang"], "'bang' is none of none, network, process, all, delay"),
     ],
 )
 def test_wrong_arguments_are_refused_by_name(arguments: list[str], named: str) -> None:
@@ -158,6 +167,39 @@ def test_check_names_the_key_and_what_is_allowed(write, document: object, messag
     assert error.endswith(f" (in {path})\n")
 
 
+def test_check_names_all_that_is_wrong(write) -> None:
+    path = write({"tcp": {"slice_byte": 1, "enabled": 0}, "listen": 5, "close": {"timeout_ms": -1}})
+    lines = fails(1, "config", "check", path).splitlines()
+    assert [line.split(": ")[2] for line in lines] == [
+        "tcp.slice_byte", "tcp.enabled", "listen", "close.timeout_ms"
+    ]
+    assert all(line.endswith(f" (in {path})") for line in lines)
+
+
+def test_check_shows_a_bounded_number_of_errors(write) -> None:
+    path = write({"tcp": {f"key{index}": index for index in range(100)}})
+    lines = fails(1, "config", "check", path).splitlines()
+    assert len(lines) == 33
+    assert lines[-1] == "orbite: there may be more errors than these"
+
+
+def orbite_reading(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([TOOL, *arguments], input=text, capture_output=True, text=True,
+                          timeout=60, check=False)
+
+
+def test_check_reads_standard_input() -> None:
+    done = orbite_reading(json.dumps(LOOPBACK), "config", "check", "-")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+    done = orbite_reading('{"tcp": {"enabled": 1}}', "config", "check", "-")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "orbite: invalid configuration: tcp.enabled: is 1, must be true or false\n"
+    )
+    done = orbite_reading("{}" + " " * (1 << 21), "config", "check", "-")
+    assert "bytes are too many" in done.stderr
+
+
 def test_check_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     missing = tmp_path / "missing.json"
     assert fails(1, "config", "check", missing) == (
@@ -172,10 +214,10 @@ def test_check_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def default_keys() -> list[dict]:
-    return json.loads(succeeds("config", "defaults", "--json"))["keys"]
+    return json.loads(succeeds("config", "defaults", "--schema"))["keys"]
 
 
-def test_defaults_as_json_describe_every_key() -> None:
+def test_schema_describes_every_key() -> None:
     keys = default_keys()
     assert {"listen.port", "tcp.slice_bytes", "transfer.routes"} <= {key["key"] for key in keys}
     for key in keys:
@@ -185,12 +227,14 @@ def test_defaults_as_json_describe_every_key() -> None:
             assert key["minimum"] <= key["default"] <= key["maximum"]
 
 
-def test_defaults_are_an_accepted_document(write) -> None:
-    document: dict[str, dict] = {}
+def test_defaults_as_json_are_an_accepted_document() -> None:
+    text = succeeds("config", "defaults", "--json")
+    document = json.loads(text)
     for key in default_keys():
         section, name = key["key"].split(".")
-        document.setdefault(section, {})[name] = key["default"]
-    assert succeeds("config", "check", write(document)) == "ok\n"
+        assert document[section][name] == key["default"]
+    done = orbite_reading(text, "config", "check", "-")
+    assert (done.returncode, done.stdout) == (0, "ok\n")
 
 
 def test_defaults_as_text_hold_every_key() -> None:
@@ -205,6 +249,24 @@ def test_configuration_page_is_what_the_command_writes() -> None:
     assert page == succeeds("config", "defaults", "--markdown"), (
         "write it again: orbite config defaults --markdown > docs/configuration.md"
     )
+
+
+# telemetry.
+
+
+def test_telemetry_page_is_what_the_command_writes() -> None:
+    page = (ROOT / "docs/telemetry.md").read_text(encoding="utf-8")
+    assert page == succeeds("telemetry", "--markdown"), (
+        "write it again: orbite telemetry --markdown > docs/telemetry.md"
+    )
+
+
+def test_telemetry_as_text_has_a_head_for_each_metric_of_the_page() -> None:
+    page = succeeds("telemetry", "--markdown")
+    documented = re.findall(r"^\| `(\w+)` \| (\w+) \|", page, flags=re.M)
+    shown = re.findall(r"^# TYPE (\w+) (\w+)$", succeeds("telemetry"), flags=re.M)
+    assert shown == documented
+    assert len(shown) == len(set(shown)) > 30
 
 
 # info.
@@ -288,6 +350,26 @@ def test_info_prefers_the_file_of_the_command_line(write) -> None:
     assert shown["configuration"] == str(path)
 
 
+def test_log_level_of_the_environment_shows_the_life_of_an_engine(write) -> None:
+    path = write(LOOPBACK)
+    done = orbite("info", "--json", "--config", path, ORBITE_LOG="info")
+    assert done.returncode == 0
+    shown = json.loads(done.stdout)
+    lines = [line.split(" info: ")[1] for line in done.stderr.splitlines()]
+    assert lines == [
+        f"engine 'orbite-info' of epoch {shown['epoch']} listens on {shown['listen']}",
+        "engine 'orbite-info' closes, 0 executions are under way",
+        "engine 'orbite-info' is closed",
+    ]
+    assert orbite("info", "--config", path).stderr == ""
+
+
+def test_log_level_that_is_none_is_refused() -> None:
+    assert fails(2, "info", ORBITE_LOG="loud") == (
+        "orbite: ORBITE_LOG is 'loud'; allowed: trace, debug, info, warn, error, off\n"
+    )
+
+
 def test_info_refuses_a_bad_configuration(write) -> None:
     path = write({"listen": {"prot": 1}})
     expected = "orbite: invalid configuration: listen.prot: unknown key; did you mean listen.port?"
@@ -310,3 +392,31 @@ def test_info_names_an_address_that_is_not_of_this_host(write) -> None:
     # Of the range for documentation.
     path = write({"listen": {"address": "192.0.2.1"}})
     assert "192.0.2.1" in fails(1, "info", "--config", path)
+
+
+# sim.
+
+
+def test_sim_runs_seeds_and_says_what_they_did() -> None:
+    text = succeeds("sim", "--seeds", "20", "--seed", "5")
+    assert re.match(r"20 seeds from 5, no violation: \d+ executions, \d+ faults, ", text)
+
+
+def test_sim_spreads_seeds_over_processes_and_writes_json() -> None:
+    told = json.loads(succeeds("sim", "--seeds", "40", "--jobs", "2", "--json"))
+    assert told["seeds"] == 40
+    assert told["failing_seed"] is None
+    assert told["executions"] > 100
+    assert told["seeds_per_second"] > 0
+
+
+def test_sim_tells_one_seed_in_full_and_the_same_each_time() -> None:
+    arguments = ("sim", "--log", "--seed", "3", "--ops", "60", "--faults", "reset,kill")
+    first = succeeds(*arguments)
+    assert succeeds(*arguments) == first
+    assert "starts its life 1" in first
+    assert "all faults end" in first
+
+
+def test_sim_without_faults_brings_none() -> None:
+    assert " 0 faults, " in succeeds("sim", "--seeds", "10", "--faults", "none")

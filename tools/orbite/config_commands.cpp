@@ -1,18 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
 #include <string>
+#include <vector>
 
 #include "commands.hpp"
 #include "orbite/config.hpp"
 
 namespace orbite::tool {
 
+namespace {
+
+/// No more than is needed to see that it is too much.
+std::string read_input() {
+  std::string text(kConfigBytesMax + 1, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), stdin));
+  return text;
+}
+
+}  // namespace
+
 int run_config_check(const std::string& file) {
-  const Result<Config> config = load_config_file(file);
-  if (!config) {
-    write_error(config.error().message());
-    return kExitFailed;
+  const std::vector<Error> errors =
+      file == "-" ? config_errors(read_input()) : config_file_errors(file);
+  for (const Error& error : errors) {
+    write_error(error.message());
   }
-  return write_output("ok\n");
+  if (errors.size() == kConfigErrorsMax) {
+    write_error("there may be more errors than these");
+  }
+  return errors.empty() ? write_output("ok\n") : kExitFailed;
 }
 
 int run_config_defaults(Format format) {
@@ -21,6 +37,8 @@ int run_config_defaults(Format format) {
       return write_output(config_defaults_text());
     case Format::kJson:
       return write_output(config_defaults_json() + '\n');
+    case Format::kSchema:
+      return write_output(config_schema_json() + '\n');
     case Format::kMarkdown:
       return write_output(config_defaults_markdown());
   }

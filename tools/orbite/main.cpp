@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
 #include "commands.hpp"
+#include "platform/system.hpp"
 
 namespace orbite::tool {
 
@@ -28,8 +30,11 @@ namespace {
 struct Arguments {
   bool json = false;
   bool markdown = false;
+  bool schema = false;
   std::optional<std::string> config_file;
   std::string checked_file;
+  SimArguments sim;
+  std::string faults = "all";
 };
 
 /// As it is typed: `orbite config`.
@@ -64,6 +69,83 @@ const CLI::App* chosen_command(const CLI::App& app) {
   return nullptr;
 }
 
+CLI::App* add_sim(CLI::App& app, Arguments& arguments) {
+  SimArguments& sim = arguments.sim;
+  CLI::App* command = app.add_subcommand(
+      "sim",
+      "Run engines in a simulated world and check that they never lie; exits with 1 and the "
+      "failing seed when one does");
+  command->add_option("--seeds", sim.seeds, "How many seeds")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000'000}))
+      ->capture_default_str();
+  command->add_option("--seed", sim.seed, "The first seed")->capture_default_str();
+  command->add_option("--ops", sim.options.ops, "Steps of the applications in each world")
+      ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{1'000'000}))
+      ->capture_default_str();
+  command->add_option("--hosts", sim.options.hosts, "Hosts in each world; default: drawn")
+      ->check(CLI::Range(sim::kHostsMin, sim::kHostsMax));
+  command->add_option("--jobs", sim.jobs, "Processes that share the seeds")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'024}))
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--faults", arguments.faults,
+          "none, network, process, all, or names of faults: " + sim::fault_names(sim::kAllFaults))
+      ->type_name("PROFILE")
+      ->capture_default_str();
+  command->add_flag("--json", sim.json, "Write JSON");
+  command->add_flag("--log", sim.log, "Run the first seed alone and write every event of it");
+  return command;
+}
+
+int start_sim(Arguments& arguments) {
+  const Result<sim::FaultSet> faults = sim::parse_faults(arguments.faults);
+  if (!faults) {
+    write_error(faults.error().message());
+    return kExitUsage;
+  }
+  arguments.sim.options.faults = *faults;
+  return run_sim(arguments.sim);
+}
+
+struct ConfigCommands {
+  CLI::App* check;
+  CLI::App* defaults;
+};
+
+ConfigCommands add_config_commands(CLI::App& config, Arguments& arguments) {
+  CLI::App* check = config.add_subcommand(
+      "check", "Write ok and exit with 0, or name all that is wrong and exit with 1");
+  check->add_option("file", arguments.checked_file, "Configuration file; - is standard input")
+      ->type_name("FILE")
+      ->required();
+  CLI::App* defaults =
+      config.add_subcommand("defaults", "Every key with its default, type, range and meaning");
+  CLI::Option* json =
+      defaults->add_flag("--json", arguments.json, "Write the document of all defaults");
+  CLI::Option* schema =
+      defaults->add_flag("--schema", arguments.schema, "Write the keys as JSON")->excludes(json);
+  defaults->add_flag("--markdown", arguments.markdown, "Write a page of Markdown")
+      ->excludes(json)
+      ->excludes(schema);
+  return {check, defaults};
+}
+
+/// ORBITE_LOG, as the library reads it. False, with a message, for what is no level.
+bool apply_log_level() {
+  const std::optional<std::string> text = platform::environment_log_level();
+  if (!text.has_value() || text->empty()) {
+    return true;
+  }
+  base::LogLevel level{};
+  if (!base::parse_log_level(*text, level)) {
+    write_error("ORBITE_LOG is '" + *text + "'; allowed: trace, debug, info, warn, error, off");
+    return false;
+  }
+  base::set_log_level(level);
+  return true;
+}
+
 int run(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("OrbiTE, a transfer engine and NIXL backend", "orbite");
@@ -78,17 +160,16 @@ int run(int argc, char** argv) {
 
   CLI::App* config = app.add_subcommand("config", "Check a configuration, or list every key");
   config->allow_extras();
-  CLI::App* check = config->add_subcommand(
-      "check", "Write ok and exit with 0, or name the key at fault and exit with 1");
-  check->add_option("file", arguments.checked_file, "Configuration file")
-      ->type_name("FILE")
-      ->required();
-  CLI::App* defaults =
-      config->add_subcommand("defaults", "Every key with its default, type, range and meaning");
-  CLI::Option* json = defaults->add_flag("--json", arguments.json, "Write JSON");
-  defaults->add_flag("--markdown", arguments.markdown, "Write a page of Markdown")->excludes(json);
+  const ConfigCommands of_config = add_config_commands(*config, arguments);
 
-  for (CLI::App* command : {info, check, defaults}) {
+  CLI::App* telemetry = app.add_subcommand(
+      "telemetry", "Every metric, as an engine that has done nothing shows it to Prometheus");
+  telemetry->add_flag("--markdown", arguments.markdown, "Write a page of Markdown");
+
+  const CLI::App* sim = add_sim(app, arguments);
+
+  for (CLI::App* command :
+       {info, of_config.check, of_config.defaults, telemetry, app.get_subcommand("sim")}) {
     command->allow_extras(false);
   }
   try {
@@ -106,16 +187,23 @@ int run(int argc, char** argv) {
     command = chosen_command(*config);
   }
   const Format format = arguments.json       ? Format::kJson
+                        : arguments.schema   ? Format::kSchema
                         : arguments.markdown ? Format::kMarkdown
                                              : Format::kText;
+  if (command == sim) {
+    return start_sim(arguments);
+  }
   if (command == info) {
     return run_info(arguments.config_file, format);
   }
-  if (command == check) {
+  if (command == of_config.check) {
     return run_config_check(arguments.checked_file);
   }
-  if (command == defaults) {
+  if (command == of_config.defaults) {
     return run_config_defaults(format);
+  }
+  if (command == telemetry) {
+    return run_telemetry(format);
   }
   return kExitUsage;
 }
@@ -125,7 +213,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return orbite::tool::run(argc, argv);
+    return orbite::tool::apply_log_level() ? orbite::tool::run(argc, argv)
+                                           : orbite::tool::kExitUsage;
   } catch (const std::exception& exception) {
     orbite::tool::write_error(exception.what());
     return orbite::tool::kExitFailed;

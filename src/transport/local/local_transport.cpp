@@ -99,21 +99,25 @@ void LocalTransport::copy(transfer::Slice& slice) {
     const std::uint64_t length = std::min(extent.length - skip, left);
     // SAFETY: both ranges were checked against their registrations, on which the execution holds
     // loans until it has retired. They may overlap.
-    auto* const local = reinterpret_cast<void*>(extent.local_address + skip);    // NOLINT
-    auto* const remote = reinterpret_cast<void*>(extent.remote_address + skip);  // NOLINT
+    std::uint64_t target = extent.local_address + skip;
+    std::uint64_t source = extent.remote_address + skip;
     if (execution.operation() == Operation::kWrite) {
-      std::memmove(remote, local, length);
-    } else {
-      std::memmove(local, remote, length);
+      std::swap(target, source);
     }
+    if (on_copy_) {
+      on_copy_(target, source, length);
+    }
+    std::memmove(reinterpret_cast<void*>(target),                 // NOLINT
+                 reinterpret_cast<const void*>(source), length);  // NOLINT
     left -= length;
     skip = 0;
   }
   ORBITE_CHECK(left == 0);
   result.prefix_bytes = slice.bytes;
   result.effect = RemoteEffect::kComplete;
-  if (slice.carries_notification) {
-    if (auto delivered = deliver_(*execution.notification()); delivered) {
+  const auto& notification = execution.notification();
+  if (slice.carries_notification && notification.has_value()) {
+    if (auto delivered = deliver_(*notification); delivered) {
       result.notification_delivered = true;
     } else {
       result.code = ErrorCode::kNotificationFailed;

@@ -19,8 +19,15 @@ class LocalTransport final : public transfer::Transport, private transfer::Compl
  public:
   /// Takes a notification to ourselves.
   using Deliver = std::function<Result<void>(std::span<const std::uint8_t> message)>;
-  LocalTransport(transfer::Planner& planner, std::uint64_t slice_bytes, Deliver deliver)
-      : CompletionPath(planner), slice_bytes_(slice_bytes), deliver_(std::move(deliver)) {}
+  /// Told of each copy before it is made; may be empty.
+  using OnCopy =
+      std::function<void(std::uint64_t target, std::uint64_t source, std::uint64_t bytes)>;
+  LocalTransport(transfer::Planner& planner, std::uint64_t slice_bytes, Deliver deliver,
+                 OnCopy on_copy = {})
+      : CompletionPath(planner),
+        slice_bytes_(slice_bytes),
+        deliver_(std::move(deliver)),
+        on_copy_(std::move(on_copy)) {}
 
   [[nodiscard]] policy::TransportKind kind() const noexcept override {
     return policy::TransportKind::kLocal;
@@ -54,6 +61,7 @@ class LocalTransport final : public transfer::Transport, private transfer::Compl
 
   const std::uint64_t slice_bytes_;
   const Deliver deliver_;
+  const OnCopy on_copy_;
   const std::shared_ptr<LocalFlow> flow_ = std::make_shared<LocalFlow>();
   std::mutex mutex_;
   std::array<std::deque<transfer::Slice*>, policy::kQosClasses> queue_;

@@ -46,9 +46,9 @@ void DescribeCall::report(ErrorCode code) {
   }
 }
 
-Result<void> DescribeCall::wait(base::Nanoseconds timeout_ns) {
+Result<void> DescribeCall::wait(base::Waiter& waiter, base::Nanoseconds timeout_ns) {
   std::unique_lock lock(mutex_);
-  if (!changed_.wait_for(lock, base::clamp_wait(timeout_ns), [&] { return code_.has_value(); })) {
+  if (!waiter.wait_for(lock, changed_, timeout_ns, [&] { return code_.has_value(); })) {
     return fail(ErrorCode::kPeerSilent, "no description within %llu ms",
                 static_cast<unsigned long long>(timeout_ns / base::kMillisecond));
   }
@@ -190,7 +190,7 @@ Result<void> Channel::wait_connected(base::Nanoseconds timeout_ns) {
   const auto reported = [&] {
     return lanes_.front()->ready() || connect_reports_ != seen || waits_error_.has_value();
   };
-  const bool in_time = connect_changed_.wait_for(lock, base::clamp_wait(timeout_ns), reported);
+  const bool in_time = environment_.waiter.wait_for(lock, connect_changed_, timeout_ns, reported);
   if (waits_error_.has_value()) {
     return fail(*waits_error_);
   }

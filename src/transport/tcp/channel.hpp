@@ -55,7 +55,7 @@ class DescribeCall {
   [[nodiscard]] std::vector<wire::DescribedRange>& described() noexcept { return described_; }
 
   void report(ErrorCode code);
-  Result<void> wait(base::Nanoseconds timeout_ns);
+  Result<void> wait(base::Waiter& waiter, base::Nanoseconds timeout_ns);
 
  private:
   const std::vector<wire::RegistrationRef> registrations_;
@@ -137,6 +137,13 @@ class Channel final : public transfer::Flow {
     caller_seen_ns_.store(now_ns, std::memory_order_relaxed);
   }
 
+  /// Whether this is the first of its lanes to fall silent since end_silence(). Relaxed: it decides
+  /// how loud a line of the log is.
+  [[nodiscard]] bool begin_silence() noexcept {
+    return !silent_.exchange(true, std::memory_order_relaxed);
+  }
+  void end_silence() noexcept { silent_.store(false, std::memory_order_relaxed); }
+
   /// On the worker's list of channels to look after. See TcpTransport::list().
   std::atomic<bool> listed{false};
 
@@ -148,6 +155,7 @@ class Channel final : public transfer::Flow {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::atomic<base::Nanoseconds> caller_seen_ns_{0};
   std::atomic<std::size_t> turn_{0};
+  std::atomic<bool> silent_{false};
 
   std::mutex mutex_;
   std::array<SliceQueue, policy::kQosClasses> pending_;

@@ -8,6 +8,7 @@
 #include "base/clock.hpp"
 #include "base/ids.hpp"
 #include "base/random.hpp"
+#include "base/waiter.hpp"
 #include "memory/registry.hpp"
 #include "orbite/config.hpp"
 #include "platform/network.hpp"
@@ -22,6 +23,7 @@ struct Environment {
   platform::Network& network;
   const base::Clock& clock;
   base::RandomSource& random;  ///< safe from any thread
+  base::Waiter& waiter;
   memory::Registry& registry;
   telemetry::Counters& counters;
   const Config& config;

@@ -8,11 +8,12 @@
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
+#include "base/planted.hpp"
 
 namespace orbite::transport::tcp {
 namespace {
 
-constexpr std::size_t kReceiveBufferBytes = 16 * 1024;
+constexpr std::size_t kReceiveBufferBytes = std::size_t{16} << 10;
 
 }  // namespace
 
@@ -168,10 +169,14 @@ void Lane::fall_silent() {
     lost(ErrorCode::kPeerSilent, 0, "drain");
     return;
   }
-  log_end(base::LogLevel::kWarn, "no answer; asking over another connection",
-          ErrorCode::kPeerSilent, 0);
+  // Once for the peer, not for each of its lanes.
+  log_end(channel_.begin_silence() ? base::LogLevel::kWarn : base::LogLevel::kDebug,
+          "no answer; asking over another connection", ErrorCode::kPeerSilent, 0);
   withdraw_untouched(ErrorCode::kPeerSilent, 0);
   complete_all(false, ErrorCode::kPeerSilent, 0);
+  if (base::planted(base::Bug::kLocalTimeoutAsProof)) {
+    retire_all();
+  }
   stuck_code_ = ErrorCode::kPeerSilent;
   stuck_errno_ = 0;
   state_ = in_flight_.empty() ? State::kReady : State::kSilent;

@@ -196,6 +196,7 @@ class Lane final : private transfer::CompletionPath {
   bool frame_touched_ = false;  ///< some byte of the frame in send_ was sent
   int send_errno_ = 0;          ///< sending failed; what was received before is still to be read
   bool reset_by_peer_ = false;  ///< how the connection was lost
+  bool was_ready_ = false;      ///< some connection of this lane was
   std::uint32_t interest_ = 0;  ///< as the poller has it
   ErrorCode stuck_code_ = ErrorCode::kOk;  ///< why it is Silent or Lost
   int stuck_errno_ = 0;

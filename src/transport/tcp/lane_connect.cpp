@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/assert.hpp"
+#include "base/log.hpp"
 #include "transport/tcp/lane.hpp"
 
 namespace orbite::transport::tcp {
@@ -185,12 +186,14 @@ bool Lane::receive_hello() {
   if (server.status != 0) {
     // That it is closing is news of the peer, not of this engine.
     const auto refusal = static_cast<ErrorCode>(server.status);
+    environment_.counters.lanes_refused.add();
     connect_failed(refusal == ErrorCode::kEngineClosing ? ErrorCode::kPeerUnreachable : refusal, 0,
                    "handshake refused by the peer");
     return false;
   }
   if (server.server_epoch != channel_.connection().epoch ||
       !wire::verify_server(channel_.connection().secret, hello_, server)) {
+    environment_.counters.lanes_refused.add();
     connect_failed(ErrorCode::kHandshakeRejected, 0, "the peer did not prove its identity");
     return false;
   }
@@ -213,7 +216,14 @@ void Lane::become_ready() {
   attempt_code_ = ErrorCode::kOk;
   attempt_errno_ = 0;
   environment_.counters.lanes_connected.add();
+  if (std::exchange(was_ready_, true)) {
+    environment_.counters.lanes_reconnected.add();
+  }
   publish();
+  // A peer has several lanes; the one that connects first, and alone is always there, tells of it.
+  base::log(class_ == wire::LaneClass::kLatency ? base::LogLevel::kInfo : base::LogLevel::kDebug,
+            "peer '%.64s' is connected at %s", channel_.peer_name().c_str(),
+            channel_.addresses()[address_index_].text().c_str());
   channel_.report_connected();
 }
 

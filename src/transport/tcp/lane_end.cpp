@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/assert.hpp"
+#include "base/planted.hpp"
 #include "transport/tcp/lane.hpp"
 
 namespace orbite::transport::tcp {
@@ -114,6 +115,14 @@ void Lane::lost(ErrorCode code, int native_errno, const char* what) {
           native_errno);
   environment_.counters.lanes_failed.add();
   withdraw_untouched(code, native_errno);
+  std::erase_if(in_flight_, [this](const Frame& frame) {
+    const bool replays =
+        base::planted(base::Bug::kReplayAfterUnknown) && frame.slice != nullptr && !frame.completed;
+    if (replays) {
+      channel_.push(*frame.slice);
+    }
+    return replays;
+  });
   complete_all(true, code, native_errno);
   // Descriptions and drains hold nothing.
   std::erase_if(in_flight_, [](const Frame& frame) { return frame.slice == nullptr; });
@@ -129,6 +138,7 @@ void Lane::lost(ErrorCode code, int native_errno, const char* what) {
 }
 
 void Lane::end_unproved() {
+  channel_.end_silence();
   complete_all(true, ErrorCode::kPeerDisconnected, 0);
   close_socket();
   send_.clear();

@@ -152,9 +152,10 @@ void Lane::build_payload_frame(transfer::Slice& slice) {
   }
   fill_tables(slice);
   trailer_.clear();
-  if (slice.carries_notification) {
-    const wire::Envelope envelope{environment_.epoch, environment_.name, *execution.notification()};
-    trailer_.resize(wire::envelope_bytes(environment_.name, *execution.notification()));
+  const auto& notification = execution.notification();
+  if (slice.carries_notification && notification.has_value()) {
+    const wire::Envelope envelope{environment_.epoch, environment_.name, *notification};
+    trailer_.resize(wire::envelope_bytes(environment_.name, *notification));
     const auto written = wire::encode_envelope(envelope, trailer_);
     ORBITE_CHECK(written.has_value());  // its size was checked when it was posted
   }
@@ -350,6 +351,7 @@ bool Lane::finish_front(const wire::ResponseHeader& header) {
   in_flight_.pop_front();
   if (state_ == State::kSilent && in_flight_.empty()) {
     state_ = State::kReady;
+    channel_.end_silence();
   }
   const auto code = static_cast<ErrorCode>(header.status);
   switch (front.kind) {

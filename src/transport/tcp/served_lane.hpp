@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "base/assert.hpp"
+#include "base/share.hpp"
 #include "memory/registry.hpp"
 #include "transfer/transport.hpp"
 #include "transport/tcp/environment.hpp"
@@ -15,21 +18,44 @@
 
 namespace orbite::transport::tcp {
 
-/// What the unfinished notifications of all served lanes may hold together. The worker's alone.
+/// What the unfinished notifications of all served lanes may hold together, shared by client
+/// epochs. The worker's alone.
 class TrailerBudget {
  public:
-  explicit TrailerBudget(std::uint64_t bytes) : left_(bytes) {}
-  bool take(std::uint64_t bytes) noexcept {
-    if (bytes > left_) {
+  explicit TrailerBudget(std::uint64_t bytes_max) : max_(bytes_max) {}
+  bool take(const base::SourceEpoch& client, std::uint64_t bytes) {
+    std::uint64_t& held = held_[client];
+    if (!base::share_allows(held, bytes, used_, max_)) {
+      forget_if_empty(client);
       return false;
     }
-    left_ -= bytes;
+    held += bytes;
+    used_ += bytes;
     return true;
   }
-  void give_back(std::uint64_t bytes) noexcept { left_ += bytes; }
+  void give_back(const base::SourceEpoch& client, std::uint64_t bytes) noexcept {
+    if (bytes == 0) {
+      return;
+    }
+    std::uint64_t& held = held_.find(client)->second;
+    ORBITE_CHECK(held >= bytes && used_ >= bytes);
+    held -= bytes;
+    used_ -= bytes;
+    forget_if_empty(client);
+  }
+  [[nodiscard]] std::uint64_t used() const noexcept { return used_; }
 
  private:
-  std::uint64_t left_;
+  void forget_if_empty(const base::SourceEpoch& client) noexcept {
+    const auto found = held_.find(client);
+    if (found->second == 0) {
+      held_.erase(found);
+    }
+  }
+
+  const std::uint64_t max_;
+  std::uint64_t used_ = 0;
+  std::map<base::SourceEpoch, std::uint64_t> held_;  ///< of those that hold something
 };
 
 /// One connection that a peer opened to us. Only the worker touches it.
@@ -80,6 +106,8 @@ class ServedLane {
   [[nodiscard]] bool ended() const noexcept { return state_ == State::kEnded; }
   [[nodiscard]] End end_reason() const noexcept { return end_reason_; }
   [[nodiscard]] bool authenticated() const noexcept { return state_ == State::kReady; }
+  /// It was ready once; stays true when it has ended.
+  [[nodiscard]] bool proved() const noexcept { return proved_; }
   /// Whether hello() is a hello that was admitted. What it says is proved once authenticated().
   [[nodiscard]] bool has_hello() const noexcept {
     return state_ == State::kProof || state_ == State::kReady;
@@ -116,6 +144,7 @@ class ServedLane {
   void serve_read(ErrorCode refusal);
   bool parse_trailer_sink();
   void serve_write_end();
+  void acknowledge_write();
   void begin_trailer();
   bool grow_trailer();
   void sink_trailer(ErrorCode refusal);
@@ -133,6 +162,7 @@ class ServedLane {
   [[nodiscard]] bool owes() const noexcept { return !send_.done() || !responses_.empty(); }
   [[nodiscard]] bool overdue(base::Nanoseconds now_ns) const noexcept;
   [[nodiscard]] std::size_t trailer_bytes_max() const noexcept;
+  [[nodiscard]] int shown_name_bytes() const noexcept;
 
   Environment& environment_;
   const Callbacks& callbacks_;
@@ -141,6 +171,7 @@ class ServedLane {
   const std::uint64_t id_;
   const std::string address_;
   State state_ = State::kHello;
+  bool proved_ = false;
   End end_reason_ = End::kNone;
   base::Nanoseconds since_ns_;
   base::Nanoseconds progress_ns_;

@@ -7,6 +7,7 @@
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
+#include "base/planted.hpp"
 
 namespace orbite::transport::tcp {
 namespace {
@@ -23,7 +24,7 @@ constexpr base::Nanoseconds kIdleSleep = base::kSecond;
 constexpr base::Nanoseconds kPressingSleep = 100 * base::kMillisecond;
 /// How long nothing is accepted after the system had no descriptor or no memory.
 constexpr base::Nanoseconds kListenerRest = 100 * base::kMillisecond;
-constexpr std::size_t kDrainedEpochsMax = 4096;
+constexpr std::size_t kDrainedEpochsMin = 4096;
 constexpr int kAcceptsPerEvent = 16;
 
 std::string key_of(const wire::ConnectionBlob& connection) {
@@ -40,10 +41,11 @@ TcpTransport::TcpTransport(Environment environment, transfer::Planner& planner,
     : environment_(std::move(environment)),
       planner_(planner),
       wake_(std::move(wake)),
-      // As much as the inbox would take; and one message always grows to its end.
+      // As much as the inbox would take. A message that grows holds up to twice its size, and what
+      // one client holds at most leaves another as much.
       trailer_budget_(
           std::max<std::uint64_t>(environment_.config.notifications.inbox_bytes_max,
-                                  2 * (environment_.config.notifications.message_bytes_max +
+                                  8 * (environment_.config.notifications.message_bytes_max +
                                        wire::kEnvelopeHeadBytes + wire::kEnvelopeNameBytesMax))) {
   callbacks_.admit = [this](const wire::ClientHello& hello) { return admit(hello); };
   callbacks_.prove = [this](const ServedLane& proving) { return prove(proving); };
@@ -214,7 +216,7 @@ Result<std::vector<wire::DescribedRange>> TcpTransport::describe(
     channel.push_describe(call);
     list_and_wake(channel);
     const base::Nanoseconds now_ns = environment_.clock.now_ns();
-    ORBITE_TRY(call->wait(now_ns < deadline_ns ? deadline_ns - now_ns : 0));
+    ORBITE_TRY(call->wait(environment_.waiter, now_ns < deadline_ns ? deadline_ns - now_ns : 0));
     all.insert(all.end(), call->described().begin(), call->described().end());
   }
   return all;
@@ -233,6 +235,15 @@ std::uint32_t TcpTransport::lane_sockets() const {
   std::uint32_t count = 0;
   for (const auto& [epoch, channel] : channels_) {
     count += channel->sockets();
+  }
+  return count;
+}
+
+std::uint64_t TcpTransport::unproved_slices() const {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t count = 0;
+  for (const auto& [key, channel] : channels_) {
+    count += channel->unproved();
   }
   return count;
 }
@@ -319,7 +330,7 @@ void TcpTransport::make_room_for_handshake() {
       }
     }
   }
-  if (unproved >= environment_.config.tcp.handshakes_max) {
+  if (oldest != nullptr && unproved >= environment_.config.tcp.handshakes_max) {
     oldest->end(ServedLane::End::kRejected, "too many connections in their handshake");
     reap_served();
   }
@@ -383,6 +394,9 @@ void TcpTransport::reap_served() {
       if (it->second->end_reason() == ServedLane::End::kRejected) {
         environment_.counters.served_rejected.add();
       }
+      if (it->second->proved() && !it->second->is_control()) {
+        proved_count_.fetch_sub(1, std::memory_order_relaxed);
+      }
       it = served_.erase(it);
     } else {
       ++it;
@@ -392,22 +406,48 @@ void TcpTransport::reap_served() {
 }
 
 ErrorCode TcpTransport::admit(const wire::ClientHello& hello) {
-  if (!accepting_) {
+  const bool is_control = hello.lane_class == static_cast<std::uint8_t>(wire::LaneClass::kControl);
+  // While we close and still listen, drains are answered: the peer may be closing too, and wait for
+  // the proof as we do.
+  if (!accepting_ && !is_control) {
     return ErrorCode::kEngineClosing;
   }
   const auto drained = drained_.find(hello.client_epoch);
-  if (drained != drained_.end() && hello.lane_id <= drained->second.lane_id) {
+  if (drained != drained_.end() && hello.lane_id <= drained->second.lane_id &&
+      !base::planted(base::Bug::kDrainNotRemembered)) {
     return ErrorCode::kHandshakeRejected;
   }
   // Control lanes carry drains, which free lanes: a full table must not keep them out.
-  if (hello.lane_class != static_cast<std::uint8_t>(wire::LaneClass::kControl) &&
-      proved_lanes(false) >= environment_.config.tcp.served_lanes_max) {
-    return ErrorCode::kBudgetExhausted;
+  if (!is_control) {
+    return check_room_for(hello.client_epoch);
   }
   return ErrorCode::kOk;
 }
 
-std::uint64_t TcpTransport::proved_lanes(bool control) const {
+/// A client may have half of the lanes that the others leave.
+ErrorCode TcpTransport::check_room_for(const base::SourceEpoch& client) {
+  const auto held = static_cast<std::uint64_t>(
+      std::count_if(served_.begin(), served_.end(), [&client](const auto& entry) {
+        const ServedLane& lane = *entry.second;
+        return lane.authenticated() && !lane.is_control() && lane.hello().client_epoch == client;
+      }));
+  if (base::share_allows(held, 1, count_proved(false), environment_.config.tcp.served_lanes_max)) {
+    return ErrorCode::kOk;
+  }
+  out_of_room_.add();
+  if (!out_of_room_logged_) {
+    out_of_room_logged_ = true;
+    base::log(base::LogLevel::kWarn,
+              "a connection was refused: its peer has %llu of the %llu that are served "
+              "(tcp.served_lanes_max is %llu); further ones are counted",
+              static_cast<unsigned long long>(held),
+              static_cast<unsigned long long>(count_proved(false)),
+              static_cast<unsigned long long>(environment_.config.tcp.served_lanes_max));
+  }
+  return ErrorCode::kBudgetExhausted;
+}
+
+std::uint64_t TcpTransport::count_proved(bool control) const {
   return static_cast<std::uint64_t>(
       std::count_if(served_.begin(), served_.end(), [control](const auto& entry) {
         return entry.second->authenticated() && entry.second->is_control() == control;
@@ -415,15 +455,19 @@ std::uint64_t TcpTransport::proved_lanes(bool control) const {
 }
 
 ErrorCode TcpTransport::prove(const ServedLane& proving) {
+  if (proving.is_control()) {
+    make_room_for_control(proving);
+    return ErrorCode::kOk;
+  }
   if (!accepting_) {
     return ErrorCode::kEngineClosing;
   }
-  if (proving.is_control()) {
-    make_room_for_control(proving);
-  } else if (proved_lanes(false) >= environment_.config.tcp.served_lanes_max) {
-    return ErrorCode::kBudgetExhausted;
+  const ErrorCode room = check_room_for(proving.hello().client_epoch);
+  if (room == ErrorCode::kOk) {
+    // Relaxed: the worker's own count, read by whoever wants to know.
+    proved_count_.fetch_add(1, std::memory_order_relaxed);
   }
-  return ErrorCode::kOk;
+  return room;
 }
 
 /// A client epoch has one control lane, the newest. All of them are at most as many as the lanes
@@ -440,7 +484,7 @@ void TcpTransport::make_room_for_control(const ServedLane& proving) {
       oldest = lane.get();
     }
   }
-  if (oldest != nullptr && proved_lanes(true) >= environment_.config.tcp.served_lanes_max) {
+  if (oldest != nullptr && count_proved(true) >= environment_.config.tcp.served_lanes_max) {
     oldest->end(ServedLane::End::kClosedByUs, "too many control lanes");
   }
 }
@@ -471,9 +515,11 @@ bool TcpTransport::forget_a_drained_epoch() {
 }
 
 ErrorCode TcpTransport::drain(const base::SourceEpoch& client, std::uint64_t lane_id) {
-  // Full of clients that are all connected: until one of them leaves.
-  if (drained_.size() >= kDrainedEpochsMax && !drained_.contains(client) &&
-      !forget_a_drained_epoch()) {
+  // More than can be connected at a time, so one that is not is there to be forgotten.
+  const std::uint64_t epochs_max =
+      std::max<std::uint64_t>(kDrainedEpochsMin, 2 * environment_.config.tcp.served_lanes_max +
+                                                     environment_.config.tcp.handshakes_max);
+  if (drained_.size() >= epochs_max && !drained_.contains(client) && !forget_a_drained_epoch()) {
     return ErrorCode::kBudgetExhausted;
   }
   Drained& drained = drained_[client];
@@ -546,12 +592,13 @@ void TcpTransport::forget_idle_channels() {
     const std::lock_guard lock(mutex_);
     for (auto it = channels_.begin(); it != channels_.end();) {
       const std::shared_ptr<Channel>& channel = it->second;
-      if (channel->listed.load(std::memory_order_acquire)) {
-        ++it;
-      } else if (channel->sockets() > 0) {
+      const bool listed = channel->listed.load(std::memory_order_acquire);
+      const bool connected = channel->sockets() > 0;
+      if (!listed && connected) {
         with_sockets.push_back(channel);
-        ++it;
-      } else if (channel.use_count() == 1 && !channel->busy() && channel->unproved() == 0) {
+      }
+      if (!listed && !connected && channel.use_count() == 1 && !channel->busy() &&
+          channel->unproved() == 0) {
         gone.push_back(std::move(it->second));
         it = channels_.erase(it);
       } else {
@@ -588,14 +635,17 @@ void TcpTransport::end_waits() {
 
 /// The listener goes last: a peer that finds nobody at our address takes it as the end of all that
 /// we served (Lane::end_if_reset).
-void TcpTransport::end_served(bool in_frame_too) {
+void TcpTransport::end_served(Ending ending) {
+  const bool answers_drains = ending == Ending::kBetweenFrames;
   for (const auto& [id, lane] : served_) {
-    if (in_frame_too || !lane->in_frame()) {
+    // Who has not said hello yet may be about to ask for a drain.
+    const bool may_drain = lane->is_control() || !lane->has_hello();
+    if (ending == Ending::kAll || (!lane->in_frame() && !(answers_drains && may_drain))) {
       lane->end(ServedLane::End::kClosedByUs, "closing");
     }
   }
   reap_served();
-  if (!accepting_ && served_.empty() && listener_ != platform::kNoSocket) {
+  if (!accepting_ && !answers_drains && served_.empty() && listener_ != platform::kNoSocket) {
     environment_.network.poller_remove(environment_.poller, listener_);
     environment_.network.close(listener_);
     listener_ = platform::kNoSocket;
@@ -605,7 +655,7 @@ void TcpTransport::end_served(bool in_frame_too) {
 
 void TcpTransport::shut() {
   stop_accepting();
-  end_served(true);
+  end_served(Ending::kAll);
   std::vector<std::shared_ptr<Channel>> channels;
   {
     const std::lock_guard lock(mutex_);

@@ -54,11 +54,16 @@ class TcpTransport final : public transfer::Transport {
   // Closing; from the worker, or once it has stopped.
   /// connect() and describe() answer kEngineClosing, those under way too. From any thread.
   void end_waits();
-  /// No new connection passes its handshake.
+  /// No new connection passes its handshake, but those that may ask for a drain.
   void stop_accepting();
-  /// Ends served lanes that are between frames, or all of them; then, if no new ones are accepted,
-  /// stops listening.
-  void end_served(bool in_frame_too);
+  enum class Ending : std::uint8_t {
+    kBetweenFrames,  ///< those that are between frames; drains are still answered
+    kDrainsToo,      ///< the same, and those that may ask for a drain; when none is left, we stop
+                     ///< listening
+    kAll             ///< at once, and we stop listening
+  };
+  /// Ends served lanes.
+  void end_served(Ending ending);
   /// Closes every socket. Unproved slices stay unproved.
   void shut();
 
@@ -68,8 +73,17 @@ class TcpTransport final : public transfer::Transport {
   [[nodiscard]] std::uint32_t served_lanes() const noexcept {
     return served_count_.load(std::memory_order_relaxed);
   }
+  /// Of these, those that have proved themselves and are not of class control: what
+  /// tcp.served_lanes_max bounds.
+  [[nodiscard]] std::uint32_t proved_lanes() const noexcept {
+    return proved_count_.load(std::memory_order_relaxed);
+  }
+  /// Connections that were refused for want of room.
+  [[nodiscard]] std::uint64_t lanes_out_of_room() const noexcept { return out_of_room_.value(); }
   [[nodiscard]] std::uint32_t lane_sockets() const;
   [[nodiscard]] Trouble trouble(const transfer::Flow& flow) const;
+  /// Of all peers together; see unproved().
+  [[nodiscard]] std::uint64_t unproved_slices() const;
   /// Set by submit(): whoever sleeps must look after the lanes. Reset by on_tick().
   [[nodiscard]] bool needs_worker() const noexcept {
     return needs_worker_.load(std::memory_order_seq_cst);
@@ -87,7 +101,8 @@ class TcpTransport final : public transfer::Transport {
   void reap_served();
   template <typename Work>
   void guard_served(ServedLane& lane, Work work);
-  [[nodiscard]] std::uint64_t proved_lanes(bool control) const;
+  [[nodiscard]] std::uint64_t count_proved(bool control) const;
+  [[nodiscard]] ErrorCode check_room_for(const base::SourceEpoch& client);
   ErrorCode admit(const wire::ClientHello& hello);
   ErrorCode prove(const ServedLane& proving);
   void make_room_for_control(const ServedLane& proving);
@@ -128,10 +143,13 @@ class TcpTransport final : public transfer::Transport {
   std::map<base::SourceEpoch, Drained> drained_;
   std::uint64_t drains_ = 0;
   base::Nanoseconds listener_rests_until_ns_ = 0;  ///< 0: it does not
-  bool listener_rest_logged_ = false;              ///< since something was accepted
+  bool out_of_room_logged_ = false;
+  bool listener_rest_logged_ = false;  ///< since something was accepted
   base::Nanoseconds timers_checked_ns_ = 0;
   bool served_pressing_ = false;  ///< at the last look, some served lane had a timeout running
   std::atomic<std::uint32_t> served_count_{0};
+  std::atomic<std::uint32_t> proved_count_{0};
+  telemetry::Counter out_of_room_;
 };
 
 }  // namespace orbite::transport::tcp

@@ -266,12 +266,12 @@ INSTANTIATE_TEST_SUITE_P(
                 R"(tcp.enabled: unknown key; write {"tcp": {"enabled": ...}})"},
         Refused{R"({"bandwidth": 1})",
                 "bandwidth: unknown key; allowed here: listen, advertise, local, tcp, transfer, "
-                "limits, notifications, close, log"},
+                "limits, notifications, worker, close, log"},
         Refused{R"({"listen": {"interface_name": "eth0"}})",
                 "listen.interface_name: unknown key; allowed here: address, port, port_max"},
         Refused{R"({"": {}})",
                 "\"\": unknown key; allowed here: listen, advertise, local, tcp, transfer, limits, "
-                "notifications, close, log"},
+                "notifications, worker, close, log"},
         Refused{R"({"tcp": {"multi_rail": true}})",
                 "tcp.multi_rail: unknown key; allowed here: enabled, source_address, "
                 "bulk_lanes_per_peer, connect_timeout_ms, handshake_timeout_ms, "
@@ -436,6 +436,74 @@ TEST(ConfigParse, RefusesNineAdvertisedAddresses) {
   addresses.push_back("192.0.2.9");
   EXPECT_EQ(refusal(Json{{"advertise", {{"addresses", addresses}}}}.dump()),
             "advertise.addresses: too many entries, allowed 0..8 of them");
+}
+
+std::vector<std::string> all_refusals(std::string_view document) {
+  std::vector<std::string> contexts;
+  for (const Error& error : config_errors(document)) {
+    EXPECT_EQ(error.code(), ErrorCode::kBadConfig);
+    contexts.emplace_back(error.context());
+  }
+  return contexts;
+}
+
+TEST(ConfigErrors, AreNoneForWhatIsAccepted) {
+  EXPECT_THAT(all_refusals("{}"), IsEmpty());
+  EXPECT_THAT(all_refusals(config_defaults_json()), IsEmpty());
+}
+
+TEST(ConfigErrors, TellEverythingThatIsWrongInOrder) {
+  EXPECT_THAT(
+      all_refusals(R"({
+    "listen": {"port": 70000, "prot": {"deep": [1, {"port": 2}]}, "port_max": 5},
+    "nonsense": {"port": "x", "more": []},
+    "tcp": [1, {"enabled": 3}],
+    "local": {"enabled": [true], "enabled": false},
+    "transfer": {"routes": ["local", "udp", {"a": ["b"]}, "tcp"]},
+    "advertise": {"addresses": [1, "192.0.2.1", "192.0.2.1", [2]]},
+    "log": {"level": {"level": "info"}},
+    "log": {"level": 5},
+    "close": {"timeout_ms": "soon"}
+  })"),
+      ElementsAre(
+          StartsWith("listen.port: 70000 is out of range"), StartsWith("listen.prot: unknown key"),
+          StartsWith("nonsense: unknown key"), StartsWith("tcp: is an array"),
+          StartsWith("local.enabled: is an array"), StartsWith("local.enabled: duplicate key"),
+          StartsWith("transfer.routes[1]: \"udp\""),
+          StartsWith("transfer.routes: too many entries"),
+          StartsWith("advertise.addresses[0]: is 1"),
+          StartsWith("advertise.addresses[2]: \"192.0.2.1\" is there twice"),
+          StartsWith("advertise.addresses[3]: is an array"), StartsWith("log.level: is an object"),
+          StartsWith("log: duplicate key"), StartsWith("close.timeout_ms: is the string")));
+}
+
+TEST(ConfigErrors, OfSeveralKeysAreToldOnlyOfGoodOnes) {
+  EXPECT_THAT(all_refusals(R"({"listen": {"port": -1, "port_max": 5},
+                               "notifications": {"inbox_bytes_max": 65536,
+                                                 "outbox_bytes_max": 1}})"),
+              ElementsAre(StartsWith("listen.port: -1 is out of range"),
+                          StartsWith("notifications.outbox_bytes_max: 1 is out of range"),
+                          StartsWith("notifications.message_bytes_max: 1048576 is more than "
+                                     "notifications.inbox_bytes_max")));
+}
+
+TEST(ConfigErrors, AreBounded) {
+  std::string document = R"({"listen": {"port": 1)";
+  for (int i = 0; i < 1'000; ++i) {
+    document += ",\"key" + std::to_string(i) + "\": [[{\"a\": 1}]]";
+  }
+  document += "}}";
+  EXPECT_EQ(config_errors(document).size(), kConfigErrorsMax);
+  EXPECT_THAT(all_refusals("[{\"port\": 1}, [[]]]"),
+              ElementsAre("document: is an array, must be an object"));
+  EXPECT_THAT(all_refusals("{\"tcp\": }"), ElementsAre(HasSubstr("not JSON")));
+}
+
+TEST(ConfigErrors, FirstIsTheOneThatParsingTells) {
+  for (const std::string_view document :
+       {R"({"a": 1, "b": 2})", R"({"log": {"level": "loud"}, "tcp": 1})", "[", ""}) {
+    EXPECT_EQ(refusal(document), all_refusals(document).front());
+  }
 }
 
 }  // namespace

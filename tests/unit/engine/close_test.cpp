@@ -8,6 +8,7 @@
 
 #include "base/log.hpp"
 #include "engine_pair.hpp"
+#include "log_lines.hpp"
 #include "remote_process.hpp"
 #include "worker_threads.hpp"
 
@@ -15,6 +16,7 @@ namespace orbite {
 namespace {
 
 using test::eventually;
+using test::LogLines;
 using test::Node;
 using test::RemoteProcess;
 
@@ -78,7 +80,7 @@ TEST(EngineClose, StopsWhateverItLetIn) {
   config.tcp.slice_bytes = 64 << 10;
   for (int trial = 0; trial < 150; ++trial) {
     Node node("a", 2 * kCopy, config);
-    const Handle self = node.engine->self_peer();
+    const Handle self = node.engine->self_peer().value();
     const Handle range = node.engine->local_range(node.registration).value();
     const Descriptor from{node.address(), kCopy, node.registration};
     const Descriptor to{node.address(kCopy), kCopy, range};
@@ -107,29 +109,9 @@ TEST(EngineClose, StopsWhateverItLetIn) {
   }
 }
 
-class LogLines {
- public:
-  LogLines() {
-    base::set_log_sink([this](base::LogLevel /*level*/, std::string_view line) {
-      const std::lock_guard lock(mutex_);
-      text_ += std::string(line) + "\n";
-    });
-  }
-  LogLines(const LogLines&) = delete;
-  LogLines& operator=(const LogLines&) = delete;
-  ~LogLines() { base::set_log_sink(nullptr); }
-  [[nodiscard]] std::string text() const {
-    const std::lock_guard lock(mutex_);
-    return text_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::string text_;
-};
-
 TEST(EngineQuarantine, KeepsWhatIsUnprovedSleepsAndEndsWithTheProof) {
   RemoteProcess remote(kLarge);
+  const std::size_t descriptors = test::open_descriptors();
   LogLines log;
   std::atomic<int> retired{0};
   std::vector<std::uint8_t> idle(4096);
@@ -162,8 +144,17 @@ TEST(EngineQuarantine, KeepsWhatIsUnprovedSleepsAndEndsWithTheProof) {
       << log.text();
   ASSERT_EQ(test::worker_threads().size(), 1U) << "it goes on seeking the proof";
   EXPECT_LT(test::worker_wakes(std::chrono::milliseconds(500)), 200U);
+  Config strict = config;
+  strict.limits.quarantined_engines_max = 0;
+  const auto refused = TransferEngine::create({"b", strict});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), ErrorCode::kBudgetExhausted);
+  EXPECT_NE(refused.error().context().find("limits.quarantined_engines_max"), std::string::npos);
+  EXPECT_TRUE(TransferEngine::create({"c", config}).has_value());
   remote.kill();
   EXPECT_TRUE(eventually([] { return test::worker_threads().empty(); }));
+  EXPECT_TRUE(TransferEngine::create({"d", strict}).has_value());
+  EXPECT_EQ(test::open_descriptors(), descriptors) << "what is resolved is destroyed";
   EXPECT_EQ(retired.load(std::memory_order_relaxed), 1) << "never called once the engine is gone";
 }
 

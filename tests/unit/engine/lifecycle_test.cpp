@@ -37,6 +37,17 @@ Handle write_into_silence(Node& node, const RemoteProcess& remote) {
   return request;
 }
 
+RouteTelemetry bulk_writes_of(const Telemetry& telemetry) {
+  for (const RouteTelemetry& route : telemetry.routes) {
+    if (route.transport == std::string("tcp") && route.operation == Operation::kWrite &&
+        route.qos == std::string("bulk")) {
+      return route;
+    }
+  }
+  ADD_FAILURE() << "no such route";
+  return {};
+}
+
 TEST(EngineSilentPeer, KeepsAFailedWriteUntilThePeerAnswers) {
   RemoteProcess remote(kLarge);
   Node node("a", kLarge, impatient());
@@ -50,10 +61,24 @@ TEST(EngineSilentPeer, KeepsAFailedWriteUntilThePeerAnswers) {
   EXPECT_EQ(node.engine->release(request).error().code(), ErrorCode::kActive);
   EXPECT_EQ(node.engine->post(request, {}).error().code(), ErrorCode::kActive);
   EXPECT_EQ(node.engine->deregister_memory(node.registration).value(), RegistrationState::kFenced);
+  const Telemetry held = node.engine->telemetry().value();
+  EXPECT_GT(held.gauges.slices_unproved, 0U);
+  EXPECT_EQ(held.gauges.registrations_fenced, 1U);
+  const RouteTelemetry bulk_writes = bulk_writes_of(held);
+  EXPECT_EQ(bulk_writes.active, 1U);
+  EXPECT_EQ(bulk_writes.unquiesced, 1U);
+  EXPECT_EQ(bulk_writes.unquiesced_bytes, kLarge);
+  EXPECT_EQ(bulk_writes.failed, 0U);
   remote.go_on();
   const Outcome outcome = test::wait_terminal(*node.engine, request);
   EXPECT_EQ(outcome.code, ErrorCode::kPeerSilent);
   EXPECT_EQ(outcome.effect, RemoteEffect::kUnknown);
+  const Telemetry drained = node.engine->telemetry().value();
+  EXPECT_EQ(bulk_writes_of(drained).unquiesced, 0U);
+  EXPECT_EQ(bulk_writes_of(drained).unquiesced_bytes, 0U);
+  EXPECT_EQ(bulk_writes_of(drained).failures,
+            (std::vector<std::pair<ErrorCode, std::uint64_t>>{{ErrorCode::kPeerSilent, 1}}));
+  EXPECT_EQ(drained.gauges.slices_unproved, 0U);
   EXPECT_TRUE(eventually([&] {
     const auto state = node.engine->registration_state(node.registration);
     return !state || *state == RegistrationState::kRetired;

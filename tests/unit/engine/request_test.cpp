@@ -94,7 +94,7 @@ TEST(EngineWorker, SeesWorkThatCameWhileItWasAboutToSleep) {
   bool go_on = false;
   std::vector<std::uint8_t> lent(kCopy);
   Node node("a", 2 * kCopy);
-  const Handle self = node.engine->self_peer();
+  const Handle self = node.engine->self_peer().value();
   const Handle range = node.engine->local_range(node.registration).value();
   MemoryDescriptor memory;
   memory.address = reinterpret_cast<std::uint64_t>(lent.data());
@@ -151,8 +151,8 @@ TEST(EnginePeers, ComeBackAfterTheyWereDeclaredFenced) {
   ASSERT_TRUE(request.has_value()) << request.error().message();
   ASSERT_TRUE(a.engine->post(*request, {}).has_value());
   EXPECT_EQ(test::wait_terminal(*a.engine, *request).logical, Logical::kSuccess);
-  ASSERT_TRUE(a.engine->confirm_peer_fenced(a.engine->self_peer()).has_value());
-  const Handle self = a.engine->self_peer();
+  ASSERT_TRUE(a.engine->confirm_peer_fenced(a.engine->self_peer().value()).has_value());
+  const Handle self = a.engine->self_peer().value();
   const Handle range = a.engine->local_range(a.registration).value();
   const Descriptor from{a.address(), 1024, a.registration};
   const Descriptor to{a.address(2048), 1024, range};

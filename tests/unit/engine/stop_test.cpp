@@ -113,7 +113,7 @@ TEST(EngineDeadline, FiresOnTimeAlsoBehindAnEarlierAndALaterOne) {
 
 TEST(EngineDeadline, OfTheLargestTimeoutNeverComes) {
   Node node("a", std::size_t{128} << 20);
-  const Handle self = node.engine->self_peer();
+  const Handle self = node.engine->self_peer().value();
   const Handle range = node.engine->local_range(node.registration).value();
   const std::size_t half = node.buffer.size() / 2;
   const Descriptor from{node.address(), half, node.registration};

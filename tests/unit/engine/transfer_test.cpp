@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, EngineTransfer,
 TEST(EngineTransferSelf, CopiesWithinTheEngine) {
   Node a("a", 8 << 20);
   a.fill(3);
-  a.peer = a.engine->self_peer();
+  a.peer = a.engine->self_peer().value();
   a.range = a.engine->local_range(a.registration).value();
   const std::vector<Block> blocks = {{0, 4 << 20, 3 << 20}, {3 << 20, 7 << 20, 1000}};
   const std::vector<std::uint8_t> before = a.buffer;
@@ -132,7 +132,7 @@ TEST(EngineNotification, StandsAloneAndGoesToOneself) {
   }));
   EXPECT_TRUE(received->message.empty());
   const std::vector<std::uint8_t> message = {1, 2, 3};
-  ASSERT_TRUE(a.engine->send_notification(a.engine->self_peer(), message).has_value());
+  ASSERT_TRUE(a.engine->send_notification(a.engine->self_peer().value(), message).has_value());
   received = a.engine->receive_notification();
   ASSERT_TRUE(received.has_value());
   EXPECT_EQ(received->message, message);

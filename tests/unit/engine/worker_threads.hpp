@@ -25,6 +25,15 @@ inline std::vector<std::filesystem::path> worker_threads() {
   return workers;
 }
 
+/// Of this process, but the one that counts.
+inline std::size_t open_descriptors() {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    count += entry.path().empty() ? 0 : 1;
+  }
+  return count - 1;
+}
+
 /// How often the workers of this process went to sleep so far.
 inline std::uint64_t worker_sleeps() {
   std::uint64_t sleeps = 0;

@@ -106,9 +106,10 @@ TEST(RegistryAdd, StopsAtTheBudgetAndNamesIt) {
   const auto refused = world.registry.add(World::descriptor(4, 1));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::kBudgetExhausted);
-  EXPECT_NE(refused.error().message().find(
-                "3 registrations held (1 live, 1 fenced, 1 unquiesced), limit 3"),
-            std::string::npos)
+  EXPECT_NE(
+      refused.error().message().find(
+          "registrations: 3 of 3 held, 1 live, 1 fenced, 1 unquiesced (limits.registrations_max)"),
+      std::string::npos)
       << refused.error().message();
   // A retirement makes room, a quarantined one never does.
   *loan = RangeLoan();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <string>
@@ -79,18 +80,46 @@ TEST_F(MailboxTest, DropsItsOldestWhileNobodyHasEverLooked) {
     ASSERT_TRUE(mailbox_.deliver("a", message(71, i)).has_value());
     EXPECT_LE(mailbox_.bytes(), 1000U);
   }
-  EXPECT_EQ(mailbox_.messages(), 5U);
-  EXPECT_EQ(counters_.notifications_dropped.value(), 15U);
+  EXPECT_EQ(mailbox_.messages(), 2U);
+  EXPECT_EQ(counters_.notifications_dropped.value(), 18U);
   EXPECT_EQ(counters_.notifications_refused.value(), 0U);
-  EXPECT_EQ(take()->bytes.front(), 15);
+  EXPECT_EQ(take()->bytes.front(), 18);
+}
+
+TEST_F(MailboxTest, AFloodWhileNobodyLooksDropsOnlyItsOwn) {
+  ASSERT_TRUE(mailbox_.deliver("quiet", message(10, 7)).has_value());
+  for (std::uint8_t i = 0; i < 200; ++i) {
+    ASSERT_TRUE(mailbox_.deliver("flood", message(60, i)).has_value());
+  }
+  EXPECT_EQ(take()->sender, "quiet");
+}
+
+TEST_F(MailboxTest, AFloodLeavesRoomForOthers) {
+  EXPECT_FALSE(take().has_value());
+  while (mailbox_.deliver("flood", message(0)).has_value()) {
+  }
+  EXPECT_LE(mailbox_.bytes(), 500U);
+  ASSERT_TRUE(mailbox_.deliver("a", message(100)).has_value());
+  while (mailbox_.deliver("b", message(0)).has_value()) {
+  }
+  // Both have what they may have, and still who comes next finds room.
+  EXPECT_TRUE(mailbox_.deliver("c", message(0)).has_value());
+  const auto refused = mailbox_.deliver("flood", message(0));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), ErrorCode::kBudgetExhausted);
+  EXPECT_NE(refused.error().context().find("notifications.inbox_bytes_max"), std::string::npos);
+  // What is fetched is room again.
+  while (take().has_value()) {
+  }
+  EXPECT_TRUE(mailbox_.deliver("flood", message(100)).has_value());
 }
 
 TEST_F(MailboxTest, RefusesWhatDoesNotFitOnceSomebodyHasLooked) {
   EXPECT_FALSE(take().has_value());
-  for (std::uint8_t i = 0; i < 5; ++i) {
+  for (std::uint8_t i = 0; i < 2; ++i) {
     ASSERT_TRUE(mailbox_.deliver("a", message(71, i)).has_value());
   }
-  const auto refused = mailbox_.deliver("a", message(0));
+  const auto refused = mailbox_.deliver("a", message(71));
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code(), ErrorCode::kBudgetExhausted);
   EXPECT_EQ(counters_.notifications_refused.value(), 1U);
@@ -119,6 +148,13 @@ RC_GTEST_PROP(MailboxProperty, EqualsTheModel,
   std::deque<Message> model;
   bool looked = false;
   std::uint64_t dropped = 0;
+  const auto held_by = [&](const std::string& sender, const auto& cost_of) {
+    std::uint64_t sum = 0;
+    for (const Message& it : model) {
+      sum += it.sender == sender ? cost_of(it) : 0;
+    }
+    return sum;
+  };
   const auto cost = [](const Message& it) {
     return it.sender.size() + it.bytes.size() + kOverhead;
   };
@@ -133,11 +169,19 @@ RC_GTEST_PROP(MailboxProperty, EqualsTheModel,
     if (what % 4 != 0) {
       const Message it{std::string(sender % 20, 's'), message(size, what)};
       const bool legal = it.bytes.size() <= 200 && cost(it) <= inbox_max;
-      while (legal && !looked && used() + cost(it) > inbox_max) {
-        model.pop_front();
+      const auto room = [&] {
+        const std::uint64_t held = held_by(it.sender, cost);
+        return used() + cost(it) <= inbox_max &&
+               (held == 0 || held + cost(it) <= inbox_max - used() - cost(it));
+      };
+      while (legal && !looked && !room()) {
+        const bool has_own = held_by(it.sender, cost) > 0;
+        model.erase(std::find_if(model.begin(), model.end(), [&](const Message& other) {
+          return !has_own || other.sender == it.sender;
+        }));
         ++dropped;
       }
-      const bool fits = legal && used() + cost(it) <= inbox_max;
+      const bool fits = legal && room();
       RC_ASSERT(mailbox.deliver(it.sender, it.bytes).has_value() == fits);
       if (fits) {
         model.push_back(it);

@@ -4,16 +4,19 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "unit/platform/child_process.hpp"
@@ -241,6 +244,22 @@ TEST(Environment, ReadsItsTwoVariables) {
                          : "another value";
             }),
             "");
+}
+
+// A thread may lower its own priority without a privilege, so the base is lowered first; whether it
+// may be raised again is the system's to say, and both answers are checked.
+TEST(ThreadPriority, BoostIsWhatTheSystemGrantedAndOfTheCallingThreadAlone) {
+  errno = 0;
+  const int of_process = ::getpriority(PRIO_PROCESS, 0);
+  ASSERT_EQ(errno, 0);
+  std::thread([of_process] {
+    ASSERT_EQ(::setpriority(PRIO_PROCESS, 0, of_process + 3), 0);
+    EXPECT_EQ(boost_thread_priority(0), 0u);
+    const std::uint32_t granted = boost_thread_priority(2);
+    EXPECT_TRUE(granted == 0 || granted == 2) << granted;
+    EXPECT_EQ(::getpriority(PRIO_PROCESS, 0), of_process + 3 - static_cast<int>(granted));
+  }).join();
+  EXPECT_EQ(::getpriority(PRIO_PROCESS, 0), of_process);
 }
 
 }  // namespace

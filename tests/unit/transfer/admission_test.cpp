@@ -13,31 +13,33 @@ namespace orbite::transfer {
 namespace {
 
 TEST(Budget, GivesUpToItsMaximumAndNamesItself) {
-  Budget budget("descriptors", 10);
+  Budget budget("descriptors", "limits.descriptors_max", 10);
   const Charge first = budget.take(7).value();
   EXPECT_EQ(first.amount(), 7U);
   EXPECT_EQ(budget.used(), 7U);
   const auto refused = budget.take(4);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code(), ErrorCode::kBudgetExhausted);
-  EXPECT_EQ(refused.error().context(), "descriptors: 4 asked, 7 of 10 in use");
+  EXPECT_EQ(refused.error().context(),
+            "descriptors: 4 asked, 7 of 10 in use (limits.descriptors_max)");
   EXPECT_EQ(budget.used(), 7U);
+  EXPECT_EQ(budget.refused(), 1U);
   EXPECT_TRUE(budget.take(3).has_value());
   EXPECT_EQ(budget.used(), 7U);
 }
 
 TEST(Budget, RefusesAmountsThatWouldWrap) {
-  Budget budget("bytes", UINT64_MAX - 1);
+  Budget budget("bytes", "key", UINT64_MAX - 1);
   const Charge most = budget.take(UINT64_MAX - 2).value();
   EXPECT_FALSE(budget.take(UINT64_MAX).has_value());
   EXPECT_FALSE(budget.take(2).has_value());
   EXPECT_TRUE(budget.take(1).has_value());
-  EXPECT_FALSE(Budget("nothing", 0).take(1).has_value());
-  EXPECT_TRUE(Budget("nothing", 0).take(0).has_value());
+  EXPECT_FALSE(Budget("nothing", "key", 0).take(1).has_value());
+  EXPECT_TRUE(Budget("nothing", "key", 0).take(0).has_value());
 }
 
 TEST(Charge, ComesBackOnceWhoeverHoldsItLast) {
-  Budget budget("requests", 10);
+  Budget budget("requests", "key", 10);
   {
     Charge a = budget.take(4).value();
     Charge b = std::move(a);
@@ -54,10 +56,37 @@ TEST(Charge, ComesBackOnceWhoeverHoldsItLast) {
   EXPECT_EQ(budget.used(), 0U);
 }
 
+TEST(Budget, OnePeerDoesNotTakeAllOfIt) {
+  Budget budget("bytes_in_flight", "limits.bytes_in_flight_max", 100);
+  Share stalled;
+  Share other;
+  std::vector<Charge> held;
+  while (auto charge = budget.take(10, &stalled)) {
+    held.push_back(std::move(*charge));
+  }
+  EXPECT_EQ(stalled.held(), 50U);
+  EXPECT_EQ(budget.take(10, &stalled).error().context(),
+            "bytes_in_flight: 10 asked, 50 of 100 in use, 50 of them for this peer, which may have "
+            "half of what the others leave (limits.bytes_in_flight_max)");
+  EXPECT_EQ(stalled.held(), 50U) << "what was refused is not held";
+  {
+    const Charge all_that_is_free = budget.take(50, &other).value();
+    EXPECT_EQ(other.held(), 50U);
+    EXPECT_FALSE(budget.take(1, &stalled).has_value());
+  }
+  EXPECT_EQ(other.held(), 0U);
+  held.clear();
+  EXPECT_EQ(stalled.held(), 0U);
+  EXPECT_EQ(budget.used(), 0U);
+  // One that is alone and large is not a matter of sharing.
+  EXPECT_TRUE(budget.take(100, &stalled).has_value());
+  EXPECT_EQ(budget.refused(), 3U);
+}
+
 RC_GTEST_PROP(BudgetProperty, UsedIsTheSumOfAllLiveCharges,
               (const std::vector<std::array<std::uint8_t, 3>>& steps)) {
   constexpr std::uint64_t kMax = 300;
-  Budget budget("pool", kMax);
+  Budget budget("pool", "key", kMax);
   std::vector<std::pair<Charge, std::uint64_t>> charges;
   const auto sum = [&] {
     std::uint64_t total = 0;
@@ -92,7 +121,7 @@ RC_GTEST_PROP(BudgetProperty, UsedIsTheSumOfAllLiveCharges,
 }
 
 TEST(Budget, NeverOverflowsWithManyThreads) {
-  Budget budget("pool", 64);
+  Budget budget("pool", "key", 64);
   std::atomic<bool> broken{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {

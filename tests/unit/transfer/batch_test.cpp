@@ -53,7 +53,7 @@ class World {
 
   base::SeededRandom random{1};
   memory::Registry registry{{.registrations_max = 1024}, random};
-  peer::RangeTable ranges{"imported range", 1024};
+  peer::RangeTable ranges{"imported range", 1024, "limits.ranges_max"};
   std::shared_ptr<peer::Peer> peer;
   std::shared_ptr<peer::Peer> other;
   std::shared_ptr<peer::Peer> self;

@@ -65,10 +65,10 @@ class World {
   std::shared_ptr<peer::Peer> peer =
       std::make_shared<peer::Peer>("far", wire::ConnectionBlob{}, false);
   std::shared_ptr<Flow> flow;
-  Admission admission{{"requests", 100},
-                      {"descriptors", 100},
-                      {"bytes in flight", std::uint64_t{1} << 60},
-                      {"outbox bytes", 1'000'000}};
+  Admission admission{{"requests", "key", 100},
+                      {"descriptors", "key", 100},
+                      {"bytes_in_flight", "key", std::uint64_t{1} << 60},
+                      {"outbox_bytes", "key", 1'000'000}};
   /// What the executions' on_terminal saw.
   struct Ending {
     const Execution* execution;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The served side of TCP, by a peer that speaks the wire format by hand. The clock is the test's.
 #include <gtest/gtest.h>
-#include <netinet/tcp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <memory>
@@ -14,184 +14,78 @@
 #include <vector>
 
 #include "support/faulty_network.hpp"
-#include "support/raw_peer.hpp"
-#include "support/tcp_node.hpp"
+#include "support/served_node.hpp"
 
 namespace orbite::test {
 namespace {
 
-using Connection = std::unique_ptr<RawConnection>;
-
-base::SourceEpoch epoch_of(std::uint32_t number) {
-  base::SourceEpoch epoch;
-  std::memcpy(epoch.bytes.data(), &number, sizeof(number));
-  epoch.bytes[15] = 1;
-  return epoch;
-}
-
-/// The system's network; the listener is out of descriptors while the test says so.
-class ListenerNetwork final : public platform::Network {
- public:
-  using Socket = platform::Socket;
-  using IoResult = platform::IoResult;
-  using SocketAddress = platform::SocketAddress;
-
-  bool exhausted = false;
-  int accepts = 0;
-
-  Result<Socket> accept(Socket listener, SocketAddress& peer) override {
-    ++accepts;
-    if (exhausted) {
-      return fail(Error::make_native(ErrorCode::kSystem, EMFILE, "cannot accept"));
-    }
-    return system_.accept(listener, peer);
-  }
-  Result<Socket> listen(const SocketAddress& address) override { return system_.listen(address); }
-  Result<SocketAddress> local_address(Socket socket) override {
-    return system_.local_address(socket);
-  }
-  Result<Socket> connect(const SocketAddress& address, const SocketAddress* source) override {
-    return system_.connect(address, source);
-  }
-  IoResult connect_result(Socket socket) override { return system_.connect_result(socket); }
-  IoResult send(Socket socket, std::span<const iovec> buffers) override {
-    return system_.send(socket, buffers);
-  }
-  IoResult receive(Socket socket, std::span<const iovec> buffers) override {
-    return system_.receive(socket, buffers);
-  }
-  void shutdown_send(Socket socket) override { system_.shutdown_send(socket); }
-  void close(Socket socket) override { system_.close(socket); }
-  void configure(Socket socket, const SocketOptions& options) override {
-    system_.configure(socket, options);
-  }
-  Result<Socket> make_poller() override { return system_.make_poller(); }
-  Result<void> poller_add(Socket poller, Socket socket, std::uint32_t events,
-                          std::uint64_t token) override {
-    return system_.poller_add(poller, socket, events, token);
-  }
-  void poller_modify(Socket poller, Socket socket, std::uint32_t events,
-                     std::uint64_t token) override {
-    system_.poller_modify(poller, socket, events, token);
-  }
-  void poller_remove(Socket poller, Socket socket) override {
-    system_.poller_remove(poller, socket);
-  }
-  std::size_t poller_wait(Socket poller, std::span<platform::PollEvent> events,
-                          base::Nanoseconds timeout_ns) override {
-    return system_.poller_wait(poller, events, timeout_ns);
-  }
-  Result<Socket> make_wakeup() override { return system_.make_wakeup(); }
-  void signal(Socket wakeup) override { system_.signal(wakeup); }
-  void clear(Socket wakeup) override { system_.clear(wakeup); }
-
- private:
-  platform::SystemNetwork system_;
-};
-
-/// One node; `lane` opens connections to it that have passed the handshake.
-class Served {
- public:
-  explicit Served(Config config = TcpNode::default_config(), platform::Network* network = nullptr)
-      : node({.name = "far",
-              .config = std::move(config),
-              .seed = 2,
-              .network = network,
-              .clock = &clock}) {}
-
-  void turn() {
-    clock.advance(20 * base::kMicrosecond);
-    node.turn();
-  }
-  void turns(int count) {
-    for (int i = 0; i < count; ++i) {
-      turn();
-    }
-  }
-  Connection connect() {
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP);
-    sockaddr_in address = RawListener::loopback(node.transport->port());
-    EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    // Small requests follow each other: none waits for an acknowledgement of the kernel's.
-    const int on = 1;
-    EXPECT_EQ(::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)), 0);
-    return std::make_unique<RawConnection>(fd, [this] { turn(); });
-  }
-  Connection lane(const RawConnection::Identity& identity) {
-    Connection connection = connect();
-    EXPECT_TRUE(connection->handshake(node.blob(), identity));
-    return connection;
-  }
-  ErrorCode hello(const RawConnection::Identity& identity) {
-    const Connection connection = connect();
-    EXPECT_TRUE(connection->send_hello(node.blob(), identity));
-    return connection->finish_handshake(node.blob()).value_or(ErrorCode::kPeerDisconnected);
-  }
-
-  base::ManualClock clock;
-  TcpNode node;
-};
-
-/// Ids only rise on a lane, so they rise everywhere.
-std::uint64_t next_frame_id() {
-  static std::uint64_t last = 0;
-  return ++last;
-}
-
-RawRequest request_of(wire::FrameType type) {
-  RawRequest request;
-  request.header.frame_id = next_frame_id();
-  request.header.type = static_cast<std::uint8_t>(type);
-  return request;
-}
-
-RawRequest drain_of(std::uint64_t lane_id) {
-  RawRequest request = request_of(wire::FrameType::kDrain);
-  request.trailer.resize(sizeof(lane_id));
-  std::memcpy(request.trailer.data(), &lane_id, sizeof(lane_id));
-  return request.fit();
-}
-
-std::vector<std::uint8_t> envelope_of(const RawConnection::Identity& identity,
-                                      std::size_t message_bytes) {
-  const std::vector<std::uint8_t> message(message_bytes, 42);
-  return wire::encode_envelope({identity.epoch, identity.name, message}).value();
-}
-
-RawRequest notify_of(const RawConnection::Identity& identity, std::size_t message_bytes) {
-  RawRequest request = request_of(wire::FrameType::kNotify);
-  request.trailer = envelope_of(identity, message_bytes);
-  return request.fit();
-}
-
-RawRequest access_of(wire::FrameType type, const Buffer& buffer, std::uint32_t bytes) {
-  RawRequest request = request_of(type);
-  wire::RegistrationRef& entry = request.table.emplace_back();
-  entry.index = buffer.handle.index;
-  entry.generation = buffer.handle.generation;
-  std::memcpy(entry.key, buffer.registration->key().bytes.data(), sizeof(entry.key));
-  request.extents.push_back({0, bytes, 0});
-  if (type == wire::FrameType::kWrite) {
-    request.payload.assign(bytes, 9);
-  }
-  return request.fit();
-}
-
-std::optional<ErrorCode> ask(RawConnection& connection, RawRequest request) {
-  request.header.frame_id = next_frame_id();
-  EXPECT_TRUE(connection.send(request));
-  const auto response = connection.read_response();
-  return response ? std::optional(response->status()) : std::nullopt;
-}
-
-bool serves(RawConnection& connection) {
-  return ask(connection, request_of(wire::FrameType::kPing)) == ErrorCode::kOk;
-}
-
 constexpr auto kControl = wire::LaneClass::kControl;
 constexpr auto kLatency = wire::LaneClass::kLatency;
 
+bool is_untouched(const Buffer& buffer, std::size_t from = 0) {
+  return std::all_of(buffer.bytes.begin() + static_cast<std::ptrdiff_t>(from), buffer.bytes.end(),
+                     [](std::uint8_t byte) { return byte == 0; });
+}
+
+// ---- Writes
+
+TEST(ServedWrite, IsAcknowledgedOnlyWhenItsLastByteIsInPlace) {
+  Served served;
+  Buffer buffer(served.node.registry, 4'096);
+  const Connection lane = served.lane({epoch_of(1), 1, "raw", kLatency});
+  const RawRequest write = access_of(wire::FrameType::kWrite, buffer, 3'000);
+  RawRequest head = write;
+  head.payload.clear();
+  ASSERT_TRUE(lane->send(head));
+  for (std::size_t sent = 0; sent < write.payload.size(); sent += 300) {
+    served.turns(20);
+    ASSERT_FALSE(lane->has_bytes()) << "acknowledged after " << sent << " of 3000 bytes";
+    ASSERT_EQ(served.node.registry.counts().loans, 1U);
+    ASSERT_TRUE(lane->write(write.payload.data() + sent, 300));
+  }
+  const auto response = lane->read_response();
+  ASSERT_TRUE(response.has_value());
+  EXPECT_EQ(response->header.prefix_bytes, 3'000U);
+  EXPECT_EQ(served.node.registry.counts().loans, 0U);
+  EXPECT_EQ(std::count(buffer.bytes.begin(), buffer.bytes.end(), 9), 3'000);
+}
+
+TEST(ServedWrite, WhoseLengthsAreNotItsPayloadTouchesNothing) {
+  Served served;
+  Buffer buffer(served.node.registry, 4'096);
+  for (const std::uint32_t second : {1U, 32U, 4'000U, UINT32_MAX - 15}) {
+    SCOPED_TRACE(second);
+    const Connection lane = served.lane({epoch_of(1), 1, "raw", kLatency});
+    RawRequest write = access_of(wire::FrameType::kWrite, buffer, 16);
+    // The last one makes the sum 0 where it is kept in 32 bits.
+    write.extents.push_back({0, second, 0});
+    write.header.extent_count = 2;
+    ASSERT_TRUE(lane->send(write));
+    // What a longer payload would take in.
+    lane->send(request_of(wire::FrameType::kPing));
+    EXPECT_EQ(lane->read_to_end(), 0U);
+    EXPECT_TRUE(is_untouched(buffer));
+  }
+  EXPECT_EQ(served.node.counters.protocol_violations.value(), 4U);
+}
+
 // ---- Drains
+
+TEST(ServedDrain, IsRememberedWhenAHelloWithItsIdComesLate) {
+  Served served;
+  Buffer buffer(served.node.registry, 4'096);
+  const base::SourceEpoch epoch = epoch_of(1);
+  const Connection control = served.lane({epoch, 9, "raw", kControl});
+  // The connection of the lane has not arrived yet; its drain says that it will do nothing.
+  ASSERT_EQ(ask(*control, drain_of(5)), ErrorCode::kOk);
+  const Connection late = served.connect();
+  ASSERT_TRUE(late->send_hello(served.node.blob(), {epoch, 5, "raw", kLatency}));
+  EXPECT_EQ(late->finish_handshake(served.node.blob()), ErrorCode::kHandshakeRejected);
+  late->send(access_of(wire::FrameType::kWrite, buffer, 100));
+  EXPECT_TRUE(late->read_to_end().has_value());
+  EXPECT_TRUE(is_untouched(buffer));
+  EXPECT_EQ(served.node.counters.served_frames.value(), 1U);
+}
 
 TEST(ServedDrain, EndsTheNamedLaneAloneAndRefusesItsIdAndSmallerOnes) {
   Served served;
@@ -289,10 +183,10 @@ TEST(ServedControl, StandsBesideAFullTableButInBoundedNumber) {
   Served served(config);
   std::vector<Connection> lanes;
   for (std::uint32_t i = 0; i < 4; ++i) {
-    lanes.push_back(served.lane({epoch_of(1), i + 1, "raw", kLatency}));
+    lanes.push_back(served.lane({epoch_of(i + 1), i + 1, "raw", kLatency}));
     EXPECT_TRUE(serves(*lanes.back()));
   }
-  EXPECT_EQ(served.hello({epoch_of(1), 9, "raw", kLatency}), ErrorCode::kBudgetExhausted);
+  EXPECT_EQ(served.hello({epoch_of(9), 9, "raw", kLatency}), ErrorCode::kBudgetExhausted);
   for (std::uint32_t i = 0; i < 10; ++i) {
     lanes.push_back(served.lane({epoch_of(i), 20, "raw", kControl}));
     EXPECT_TRUE(serves(*lanes.back()));
@@ -303,6 +197,33 @@ TEST(ServedControl, StandsBesideAFullTableButInBoundedNumber) {
   for (std::uint32_t i = 0; i < 4; ++i) {
     EXPECT_TRUE(serves(*lanes[i]));
   }
+}
+
+TEST(ServedLanes, OnePeerDoesNotTakeAllOfThem) {
+  Config config = TcpNode::default_config();
+  config.tcp.served_lanes_max = 16;
+  Served served(config);
+  std::vector<Connection> lanes;
+  std::uint64_t id = 0;
+  const auto fill = [&](std::uint32_t peer) {
+    std::size_t count = 0;
+    while (served.hello({epoch_of(peer), 100 + id, "raw", kLatency}) == ErrorCode::kOk) {
+      lanes.push_back(served.lane({epoch_of(peer), ++id, "raw", kLatency}));
+      EXPECT_TRUE(serves(*lanes.back()));
+      ++count;
+    }
+    return count;
+  };
+  EXPECT_EQ(fill(1), 8U);
+  EXPECT_EQ(fill(2), 4U);
+  EXPECT_EQ(fill(3), 2U);
+  EXPECT_EQ(served.node.transport->proved_lanes(), 14U);
+  EXPECT_GE(served.node.transport->lanes_out_of_room(), 3U);
+  // What a peer gives back is there for it, and for others.
+  lanes.erase(lanes.begin(), lanes.begin() + 8);
+  served.turns(50);
+  EXPECT_EQ(served.node.transport->proved_lanes(), 6U);
+  EXPECT_GE(fill(4), 4U);
 }
 
 TEST(ServedControl, CarriesNoData) {
@@ -318,8 +239,7 @@ TEST(ServedControl, CarriesNoData) {
     EXPECT_EQ(control->read_to_end(), 0U);
     EXPECT_EQ(served.node.counters.protocol_violations.value(), before + 1);
   }
-  EXPECT_TRUE(std::all_of(buffer.bytes.begin(), buffer.bytes.end(),
-                          [](std::uint8_t byte) { return byte == 0; }));
+  EXPECT_TRUE(is_untouched(buffer));
   EXPECT_TRUE(served.node.inbox.empty());
 }
 
@@ -396,11 +316,23 @@ class ServedBudget : public ::testing::Test {
   Served served_{config()};
 };
 
+TEST_F(ServedBudget, OnePeerThatStallsLeavesRoomForTheNotificationsOfOthers) {
+  const RawRequest request = notify_of(identity(1), kMessageBytes);
+  std::vector<Connection> lanes;
+  for (std::uint64_t id = 1; id <= 20; ++id) {
+    lanes.push_back(served_.lane(identity(id)));
+    begin(*lanes.back(), request, 1'000'000);
+  }
+  const RawConnection::Identity other{epoch_of(2), 1, "other", kLatency};
+  const Connection lane = served_.lane(other);
+  EXPECT_EQ(ask(*lane, notify_of(other, kMessageBytes)), ErrorCode::kOk);
+}
+
 TEST_F(ServedBudget, UnfinishedNotificationsOfAllLanesShareIt) {
   constexpr std::size_t kBegun = 1'000'000;
   const RawRequest request = notify_of(identity(1), kMessageBytes);
   std::vector<Connection> lanes;
-  for (std::uint64_t id = 1; id <= 6; ++id) {
+  for (std::uint64_t id = 1; id <= 9; ++id) {
     lanes.push_back(served_.lane(identity(id)));
     begin(*lanes.back(), request, kBegun);
   }
@@ -415,7 +347,7 @@ TEST_F(ServedBudget, UnfinishedNotificationsOfAllLanesShareIt) {
   EXPECT_GE(std::count(statuses.begin(), statuses.end(), refused), 3);
   EXPECT_EQ(std::count(statuses.begin(), statuses.end(), ok) +
                 std::count(statuses.begin(), statuses.end(), refused),
-            6);
+            9);
   // All of it is back.
   for (const Connection& lane : lanes) {
     EXPECT_EQ(ask(*lane, request), ErrorCode::kOk);
@@ -503,17 +435,24 @@ TEST(ServedTurn, AnExceptionEndsThatLaneAlone) {
 // ---- Accepting
 
 TEST(ServedListener, RestsWhileTheSystemHasNoDescriptorAndComesBack) {
-  ListenerNetwork network;
+  FaultyNetwork network;
+  bool exhausted = false;
+  int accepts = 0;
+  network.before_accept = [&]() -> std::optional<Error> {
+    ++accepts;
+    return exhausted ? std::optional(Error::make_native(ErrorCode::kSystem, EMFILE, "accept"))
+                     : std::nullopt;
+  };
   Served served(TcpNode::default_config(), &network);
-  network.exhausted = true;
+  exhausted = true;
   const Connection lane = served.connect();
   served.turns(50);
-  EXPECT_GE(network.accepts, 1);
-  EXPECT_LE(network.accepts, 2) << "the listener stayed readable for the worker";
+  EXPECT_GE(accepts, 1);
+  EXPECT_LE(accepts, 2) << "the listener stayed readable for the worker";
   served.clock.advance(base::kSecond);
   served.turns(50);
-  EXPECT_LE(network.accepts, 4);
-  network.exhausted = false;
+  EXPECT_LE(accepts, 4);
+  exhausted = false;
   served.clock.advance(base::kSecond);
   EXPECT_TRUE(lane->handshake(served.node.blob(), {epoch_of(1), 1, "raw", kLatency}));
   EXPECT_TRUE(serves(*lane));

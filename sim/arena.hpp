@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "sim/random.hpp"
+
+namespace orbite::sim {
+
+inline constexpr std::uint64_t kArenaBytes = std::uint64_t{32} << 10;
+
+/// The memory of a host's application, with a copy of what it must hold. Whatever nobody has
+/// claimed guards what somebody has.
+class Arena {
+ public:
+  Arena() : bytes_(kArenaBytes), copy_(kArenaBytes) {}
+
+  [[nodiscard]] std::uint64_t address() const noexcept {
+    return reinterpret_cast<std::uint64_t>(bytes_.data());
+  }
+  /// False: not (all) inside.
+  [[nodiscard]] bool contains(std::uint64_t address_begin, std::uint64_t length) const noexcept {
+    return address_begin >= address() && length <= kArenaBytes &&
+           address_begin - address() <= kArenaBytes - length;
+  }
+  [[nodiscard]] const std::uint8_t* data() const noexcept { return bytes_.data(); }
+
+  /// The application writes.
+  void fill(Random& random, std::uint64_t offset, std::uint64_t length) {
+    random.fill({bytes_.data() + offset, length});
+    accept(offset, length);
+  }
+  void put(std::uint64_t offset, std::span<const std::uint8_t> bytes) {
+    std::memcpy(bytes_.data() + offset, bytes.data(), bytes.size());
+    accept(offset, bytes.size());
+  }
+  /// What is there now is right.
+  void accept(std::uint64_t offset, std::uint64_t length) {
+    std::memcpy(copy_.data() + offset, bytes_.data() + offset, length);
+  }
+  /// Calls `changed(offset, length)` for each run of bytes that differ from the copy, and accepts
+  /// them.
+  template <typename Changed>
+  void compare(Changed changed) {
+    constexpr std::uint64_t kBlock = 512;
+    for (std::uint64_t block = 0; block < kArenaBytes; block += kBlock) {
+      if (std::memcmp(bytes_.data() + block, copy_.data() + block, kBlock) != 0) {
+        compare_block(block, block + kBlock, changed);
+      }
+    }
+  }
+
+ private:
+  template <typename Changed>
+  void compare_block(std::uint64_t at, std::uint64_t end, Changed changed) {
+    while (at < end) {
+      std::uint64_t run = 0;
+      while (at + run < end && bytes_[at + run] != copy_[at + run]) {
+        ++run;
+      }
+      if (run > 0) {
+        accept(at, run);
+        changed(at, run);
+      }
+      at += run + 1;
+    }
+  }
+
+  std::vector<std::uint8_t> bytes_;
+  std::vector<std::uint8_t> copy_;
+};
+
+}  // namespace orbite::sim

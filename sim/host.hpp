@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/waiter.hpp"
+#include "orbite/engine.hpp"
+#include "sim/arena.hpp"
+#include "sim/host_network.hpp"
+#include "sim/model.hpp"
+#include "sim/random.hpp"
+#include "sim/scheduler.hpp"
+
+namespace orbite::sim {
+
+/// A peer as an application has imported it.
+struct PeerModel {
+  Handle handle;
+  Life life;
+  bool retired = false;
+};
+
+/// A range of a peer as an application has imported it.
+struct RangeModel {
+  Handle handle;
+  std::size_t peer = 0;  ///< into Host::peers
+  RegistrationPtr registration;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  bool released = false;
+};
+
+/// The world's clock with what faults have added to it.
+class HostClock final : public base::Clock {
+ public:
+  explicit HostClock(const Scheduler& scheduler) : scheduler_(scheduler) {}
+  [[nodiscard]] base::Nanoseconds now_ns() const noexcept override {
+    return scheduler_.now_ns() + ahead_ns_;
+  }
+  void jump(base::Nanoseconds step_ns) noexcept { ahead_ns_ += step_ns; }
+
+ private:
+  const Scheduler& scheduler_;
+  base::Nanoseconds ahead_ns_ = 0;
+};
+
+/// A caller that waits inside the engine: the rest of the world goes on.
+class HostWaiter final : public base::Waiter {
+ public:
+  explicit HostWaiter(Scheduler& scheduler) : scheduler_(scheduler) {}
+  bool wait_for(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
+                base::Nanoseconds timeout_ns, const std::function<bool()>& ready) override;
+  [[nodiscard]] bool waiting() const noexcept { return waits_ > 0; }
+
+ private:
+  Scheduler& scheduler_;
+  int waits_ = 0;
+};
+
+/// A machine, the one engine that runs on it, and what its application knows.
+struct Host {
+  enum class State : std::uint8_t { kDown, kUp, kClosing };
+
+  Host(std::uint32_t host_index, Scheduler& scheduler, std::uint64_t seed)
+      : index(host_index), clock(scheduler), waiter(scheduler), engine_random(seed) {}
+
+  const std::uint32_t index;
+  std::uint32_t life_number = 0;
+  State state = State::kDown;
+  HostClock clock;
+  HostWaiter waiter;
+  Random engine_random;
+  Arena arena;
+  std::unique_ptr<HostNetwork> network;
+  std::unique_ptr<TransferEngine> engine;  ///< after its network: it goes first
+
+  // The worker's thread.
+  std::uint64_t wake_serial = 0;
+  base::Nanoseconds wake_at_ns = 0;            ///< 0: none is scheduled
+  base::Nanoseconds paused_until_ns = 0;       ///< the worker
+  base::Nanoseconds application_until_ns = 0;  ///< the application is paused
+  bool received = false;                       ///< since the arena was compared
+
+  // What the application knows.
+  bool forgetful = false;  ///< it does not take its notifications
+  std::vector<RegistrationPtr> registrations;
+  std::vector<PeerModel> peers;
+  std::vector<RangeModel> ranges;
+  std::vector<RequestPtr> requests;
+
+  // What the world knows of its memory.
+  ClaimMap claims;
+  ClaimMap ghosts;            ///< of its last life
+  std::vector<Claim> graves;  ///< of requests that have ended, newest last
+
+  [[nodiscard]] Life life() const noexcept { return {index, life_number}; }
+  [[nodiscard]] bool up() const noexcept { return state == State::kUp; }
+  [[nodiscard]] std::string name() const { return "host" + std::to_string(index); }
+};
+
+}  // namespace orbite::sim

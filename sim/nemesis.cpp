@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/nemesis.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace orbite::sim {
+namespace {
+
+constexpr base::Nanoseconds kFaultMax = 600 * base::kMillisecond;
+constexpr base::Nanoseconds kJumpMax = 2 * base::kSecond;
+constexpr base::Nanoseconds kRestartMax = 300 * base::kMillisecond;
+constexpr base::Nanoseconds kSlowLatencyMax = 30 * base::kMillisecond;
+
+}  // namespace
+
+void Nemesis::begin() {
+  if (world_.options.faults == 0) {
+    return;
+  }
+  if ((world_.options.faults & bit(Fault::kShort)) != 0 && random_.chance(500)) {
+    world_.fabric.limits.call_bytes_max = static_cast<std::uint32_t>(random_.size(8192));
+    world_.fabric.limits.send_buffer_bytes =
+        static_cast<std::uint32_t>(random_.between(2048, 16'384));
+    world_.fabric.limits.receive_buffer_bytes =
+        static_cast<std::uint32_t>(random_.between(1024, 16'384));
+  }
+  // Of a run of usual length: a shorter one is then the beginning of it.
+  const base::Nanoseconds run_ns = world_.pace_ns * Options{}.ops / world_.hosts.size();
+  pause_ns_ = run_ns / random_.between(2, 30);
+  next_fault();
+}
+
+void Nemesis::later(std::function<void()> undo) {
+  world_.scheduler.after(random_.span(kFaultMax), Layer::kFault, [this, undone = std::move(undo)] {
+    if (!over_) {
+      undone();
+    }
+  });
+}
+
+void Nemesis::next_fault() {
+  world_.scheduler.after(random_.below(2 * pause_ns_), Layer::kFault, [this] {
+    if (over_) {
+      return;
+    }
+    const auto fault = static_cast<Fault>(random_.below(kFaults));
+    const bool deadly = fault == Fault::kKill || fault == Fault::kPowerLoss;
+    if ((world_.options.faults & bit(fault)) != 0 && (!deadly || random_.chance(400))) {
+      ++world_.stats.faults;
+      strike(fault);
+    }
+    next_fault();
+  });
+}
+
+void Nemesis::strike(Fault fault) {
+  switch (fault) {
+    case Fault::kDelay:
+    case Fault::kShort:
+    case Fault::kClog:
+    case Fault::kCut:
+    case Fault::kCutOneWay:
+      strike_link(fault);
+      return;
+    case Fault::kReset:
+    case Fault::kGiveUp:
+      strike_connection(fault);
+      return;
+    case Fault::kAcceptFails:
+    case Fault::kNoConnect:
+    case Fault::kPause:
+    case Fault::kClockJump:
+    case Fault::kKill:
+    case Fault::kPowerLoss:
+    case Fault::kPortTaken:
+      strike_host(fault);
+      return;
+  }
+}
+
+void Nemesis::restore_link(std::uint32_t a, std::uint32_t b) {
+  world_.fabric.link(a, b) = Link{};
+  world_.fabric.link(b, a) = Link{};
+  world_.fabric.link_changed(a, b);
+}
+
+void Nemesis::strike_link(Fault fault) {
+  const std::uint32_t machines = world_.fabric.machines();
+  const auto a = static_cast<std::uint32_t>(random_.below(machines));
+  const auto b = static_cast<std::uint32_t>((a + 1 + random_.below(machines - 1)) % machines);
+  world_.trace.note(world_.now_ns(), "fault: %s, host%u to host%u", fault_name(fault).data(), a, b);
+  Link& there = world_.fabric.link(a, b);
+  Link& back = world_.fabric.link(b, a);
+  switch (fault) {
+    case Fault::kDelay:
+      there.latency_max_ns = there.latency_min_ns + random_.span(kSlowLatencyMax);
+      back.latency_max_ns = back.latency_min_ns + random_.span(kSlowLatencyMax);
+      break;
+    case Fault::kShort:
+      there.segment_bytes_max = static_cast<std::uint32_t>(random_.size(2000));
+      break;
+    case Fault::kClog:
+      there.clogged = true;
+      break;
+    case Fault::kCut:
+      back.cut = true;
+      there.cut = true;
+      break;
+    default:
+      there.cut = true;
+      break;
+  }
+  world_.fabric.link_changed(a, b);
+  later([this, a, b] { restore_link(a, b); });
+}
+
+void Nemesis::strike_connection(Fault fault) {
+  const auto& connections = world_.fabric.connections();
+  if (connections.empty()) {
+    return;
+  }
+  const Fabric::ConnectionPtr connection = connections[random_.below(connections.size())];
+  const auto which = static_cast<std::uint32_t>(random_.below(3));
+  world_.trace.note(world_.now_ns(), "fault: %s of a connection of host%u to host%u, end %u",
+                    fault_name(fault).data(), connection->ends[0].machine,
+                    connection->ends[1].machine, which);
+  if (fault == Fault::kReset) {
+    world_.fabric.reset(*connection, which);
+  } else {
+    world_.fabric.give_up(*connection, which % 2);
+  }
+}
+
+void Nemesis::restart_later(Host& host) {
+  world_.scheduler.after(random_.span(kRestartMax), Layer::kFault, [this, &host] {
+    if (!over_ && host.state == Host::State::kDown) {
+      ++world_.stats.restarts;
+      world_.start(host);
+    }
+  });
+}
+
+void Nemesis::strike_host(Fault fault) {
+  Host& host = world_.host(static_cast<std::uint32_t>(random_.below(world_.hosts.size())));
+  if (host.engine == nullptr) {
+    return;
+  }
+  Machine& machine = world_.fabric.machine(host.index);
+  world_.trace.note(world_.now_ns(), "fault: %s of host%u", fault_name(fault).data(), host.index);
+  switch (fault) {
+    case Fault::kAcceptFails:
+      machine.accept_failures = static_cast<std::uint32_t>(random_.between(100, 1000));
+      later([&machine] { machine.accept_failures = 0; });
+      return;
+    case Fault::kNoConnect:
+      machine.ignores_connects = true;
+      later([&machine] { machine.ignores_connects = false; });
+      return;
+    case Fault::kPause:
+      host.paused_until_ns = world_.now_ns() + random_.span(kFaultMax);
+      // The whole process, or its worker gets no turn while callers go on.
+      host.application_until_ns = random_.chance(500) ? host.paused_until_ns : 0;
+      return;
+    case Fault::kClockJump:
+      host.clock.jump(random_.span(kJumpMax));
+      return;
+    case Fault::kPortTaken:
+      machine.ports_taken.push_back(static_cast<std::uint16_t>(World::kPort + random_.below(3)));
+      later([&machine] { machine.ports_taken.clear(); });
+      return;
+    default:
+      break;
+  }
+  if (host.waiter.waiting()) {
+    return;  // its application stands inside a call
+  }
+  if (fault == Fault::kKill) {
+    world_.kill(host);
+  } else {
+    world_.power_off(host);
+  }
+  if (random_.chance(850)) {
+    restart_later(host);
+  }
+}
+
+void Nemesis::end() {
+  over_ = true;
+  world_.trace.note(world_.now_ns(), "all faults end");
+  for (std::uint32_t a = 0; a < world_.fabric.machines(); ++a) {
+    Machine& machine = world_.fabric.machine(a);
+    machine.accept_failures = 0;
+    machine.ignores_connects = false;
+    machine.ports_taken.clear();
+    world_.host(a).paused_until_ns = 0;
+    world_.host(a).application_until_ns = 0;
+    for (std::uint32_t b = 0; b < a; ++b) {
+      restore_link(a, b);
+    }
+  }
+  for (const auto& host : world_.hosts) {
+    if (host->state == Host::State::kDown && random_.chance(700)) {
+      ++world_.stats.restarts;
+      world_.start(*host);
+    } else if (host->engine != nullptr) {
+      world_.wake(*host, world_.now_ns());
+    }
+  }
+}
+
+}  // namespace orbite::sim

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/result.hpp"
+#include "telemetry/counters.hpp"
+
+namespace orbite::sim {
+
+/// What may befall the world while it is faulty.
+enum class Fault : std::uint8_t {
+  kDelay,        ///< a link becomes slow
+  kShort,        ///< sends, receives and segments down to one byte
+  kClog,         ///< a receiver's window closes
+  kCut,          ///< a link drops everything, both ways
+  kCutOneWay,    ///< or one way
+  kReset,        ///< a connection is reset, for one end or for both
+  kGiveUp,       ///< a kernel gives up retransmitting
+  kAcceptFails,  ///< a host is out of descriptors
+  kNoConnect,    ///< a host answers no connection request
+  kPause,        ///< a process, or its worker, stands still
+  kClockJump,    ///< the clock of a host jumps forward
+  kKill,         ///< a process dies; its kernel ends its connections
+  kPowerLoss,    ///< a machine dies without a word
+  kPortTaken,    ///< a restarted engine finds its port taken
+};
+inline constexpr std::size_t kFaults = 14;
+std::string_view fault_name(Fault fault) noexcept;
+
+using FaultSet = std::uint32_t;
+[[nodiscard]] constexpr FaultSet bit(Fault fault) noexcept {
+  return FaultSet{1} << static_cast<unsigned>(fault);
+}
+inline constexpr FaultSet kAllFaults = (FaultSet{1} << kFaults) - 1;
+
+struct Profile {
+  std::string_view name;
+  FaultSet faults;
+  std::string_view meaning;
+};
+/// none, network, process, all.
+const std::array<Profile, 4>& profiles() noexcept;
+/// A profile, or the names of faults with commas between them.
+Result<FaultSet> parse_faults(std::string_view text);
+/// "cut,reset", or "none".
+std::string fault_names(FaultSet faults);
+
+inline constexpr std::uint32_t kHostsMin = 2;
+inline constexpr std::uint32_t kHostsMax = 4;
+
+struct Options {
+  std::uint32_t hosts = 0;  ///< kHostsMin..kHostsMax; 0: drawn
+  std::uint32_t ops = 500;  ///< steps of all applications together
+  FaultSet faults = kAllFaults;
+  bool keeps_log = false;
+};
+
+struct Violation {
+  std::string invariant;  ///< S1..S10 of the architecture, or "healing"
+  std::string text;
+  std::uint32_t host = 0;
+  std::uint64_t execution = 0;  ///< 0: none
+  base::Nanoseconds when_ns = 0;
+};
+
+/// The counters of engines, as plain numbers.
+struct EngineCounts {
+  struct Count {
+    std::uint64_t value = 0;
+    void add(std::uint64_t amount) noexcept { value += amount; }
+  };
+#define ORBITE_COUNTER(name, meaning) Count name;
+#define ORBITE_GAUGE(name, meaning)
+#include "orbite/telemetry.def"
+#undef ORBITE_COUNTER
+#undef ORBITE_GAUGE
+};
+
+struct Stats {
+  std::uint64_t events = 0;
+  std::uint64_t operations = 0;
+  std::uint64_t executions = 0;
+  std::uint64_t succeeded = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t canceled = 0;
+  std::uint64_t notifications = 0;
+  std::uint64_t bytes_landed = 0;
+  std::uint64_t faults = 0;
+  std::uint64_t restarts = 0;
+  base::Nanoseconds virtual_ns = 0;
+  EngineCounts engines;  ///< summed over all lives
+};
+
+struct Report {
+  std::vector<Violation> violations;
+  std::uint64_t trace = 0;  ///< equal for equal runs
+  std::vector<std::string> log;
+  Stats stats;
+};
+
+}  // namespace orbite::sim

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/world.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/assert.hpp"
+#include "engine/access.hpp"
+
+namespace orbite::sim {
+namespace {
+
+constexpr std::size_t kGravesMax = 64;
+/// A thread that something wakes runs so much later.
+constexpr base::Nanoseconds kWakeMin = base::kMicrosecond;
+constexpr base::Nanoseconds kWakeMax = 30 * base::kMicrosecond;
+constexpr base::Nanoseconds kTurnMin = 500;
+
+template <typename T, std::size_t N>
+T pick(Random& random, const T (&values)[N]) {
+  return values[random.below(N)];
+}
+
+}  // namespace
+
+World::World(std::uint64_t seed, const Options& run_options)
+    : options(run_options),
+      random(seed),
+      trace(run_options.keeps_log),
+      scheduler(random.next()),
+      checkers(scheduler, trace, stats),
+      fabric(scheduler, trace, random.next(), draw_hosts()) {
+  pace_ns = pick<base::Nanoseconds>(
+      random, {100 * base::kMicrosecond, base::kMillisecond, 10 * base::kMillisecond});
+  for (std::uint32_t i = 0; i < fabric.machines(); ++i) {
+    hosts.push_back(std::make_unique<Host>(i, scheduler, random.next()));
+  }
+}
+
+std::uint32_t World::draw_hosts() {
+  const auto drawn = static_cast<std::uint32_t>(random.between(kHostsMin, kHostsMax));
+  return options.hosts != 0 ? options.hosts : drawn;
+}
+
+World::~World() {
+  for (const auto& host : hosts) {
+    if (host->engine != nullptr) {
+      kill(*host);
+    }
+  }
+}
+
+/// Small, so that every limit is met.
+Config World::draw_config(const Host& host) {
+  Config config;
+  config.listen.port = kPort;
+  config.listen.port_max = kPort + 8;
+  config.tcp.bulk_lanes_per_peer = random.between(1, 3);
+  config.tcp.connect_timeout_ms = random.between(10, 200);
+  config.tcp.handshake_timeout_ms = random.between(20, 200);
+  config.tcp.progress_timeout_ms = random.between(100, 400);
+  config.tcp.idle_lane_timeout_ms = random.between(100, 1000);
+  config.tcp.slice_bytes = pick<std::uint64_t>(random, {300, 1024, 4096, 65'536});
+  config.tcp.small_bytes = pick<std::uint64_t>(random, {0, 512, 2048});
+  config.tcp.lane_bytes_in_flight_max = std::max<std::uint64_t>(
+      config.tcp.slice_bytes, pick<std::uint64_t>(random, {2048, 16'384, 1 << 20}));
+  config.tcp.served_lanes_max = pick<std::uint64_t>(random, {6, 32, 1024});
+  config.tcp.handshakes_max = pick<std::uint64_t>(random, {2, 128});
+  config.tcp.keepalive_idle_ms = random.between(50, 1000);
+  config.limits.registrations_max = pick<std::uint64_t>(random, {6, 64});
+  config.limits.peers_max = pick<std::uint64_t>(random, {6, 64});
+  config.limits.requests_max = pick<std::uint64_t>(random, {8, 256});
+  config.limits.descriptors_max = pick<std::uint64_t>(random, {24, 4096});
+  config.limits.descriptors_per_request_max = 24;
+  config.limits.bytes_in_flight_max = pick<std::uint64_t>(random, {6000, 1 << 20});
+  config.limits.ranges_max = pick<std::uint64_t>(random, {12, 256});
+  config.notifications.message_bytes_max = 256;
+  config.notifications.inbox_bytes_max = pick<std::uint64_t>(random, {2000, 65'536});
+  config.notifications.outbox_bytes_max = pick<std::uint64_t>(random, {2000, 65'536});
+  config.close.timeout_ms = 100;
+  trace.note(now_ns(), "%s: slices of %llu, %llu bulk lanes, %llu served lanes",
+             host.name().c_str(), static_cast<unsigned long long>(config.tcp.slice_bytes),
+             static_cast<unsigned long long>(config.tcp.bulk_lanes_per_peer),
+             static_cast<unsigned long long>(config.tcp.served_lanes_max));
+  return config;
+}
+
+void World::on_bytes(Host& host, std::uint64_t address, std::uint64_t length,
+                     Checkers::Access kind) {
+  if (host.arena.contains(address, length)) {
+    const std::uint64_t offset = address - host.arena.address();
+    if (kind == Checkers::Access::kLanded) {
+      host.arena.accept(offset, length);
+    }
+    checkers.access(host, offset, length, kind);
+    return;
+  }
+  for (const auto& other : hosts) {
+    if (address < other->arena.address() + kArenaBytes &&
+        address + length > other->arena.address()) {
+      checkers.foreign(host, *other);
+    }
+  }
+}
+
+HostNetwork::Observer World::observer(Host& host) {
+  HostNetwork::Observer observer;
+  observer.on_send = [this, &host](std::uint64_t address, std::uint64_t length) {
+    on_bytes(host, address, length, Checkers::Access::kSent);
+  };
+  observer.on_receive = [this, &host](std::uint64_t address, std::uint64_t length) {
+    host.received = true;
+    on_bytes(host, address, length, Checkers::Access::kLanded);
+  };
+  observer.on_ready = [this, &host] { wake(host, now_ns() + random.between(kWakeMin, kWakeMax)); };
+  observer.on_misuse = [this, &host](const char* what, platform::Socket socket) {
+    checkers.misuse(host, what, socket);
+  };
+  return observer;
+}
+
+bool World::start(Host& host) {
+  ORBITE_CHECK(host.state == Host::State::kDown);
+  if (!fabric.machine(host.index).up) {
+    fabric.power_on(host.index);
+  }
+  ++host.life_number;
+  host.ghosts = std::exchange(host.claims, {});
+  host.graves.clear();
+  host.arena.fill(random, 0, kArenaBytes);
+  host.network = std::make_unique<HostNetwork>(fabric, host.index, observer(host));
+  EngineEnvironment environment{
+      *host.network,
+      host.clock,
+      host.engine_random,
+      host.waiter,
+      [&host, this] {
+        base::HostIdentity identity;
+        identity.boot_id = {static_cast<std::uint8_t>(host.index + 1)};
+        return Result<base::HostIdentity>(identity);
+      },
+      [&host] { return std::vector<platform::SocketAddress>{Fabric::address_of(host.index)}; },
+      [this, &host](std::uint64_t target, std::uint64_t source, std::uint64_t bytes) {
+        on_bytes(host, source, bytes, Checkers::Access::kRead);
+        // Seen as it is by then: the copy is made when this returns.
+        (void)target;
+        host.received = true;
+      },
+      false};
+  auto engine = EngineAccess::create({host.name(), draw_config(host)}, std::move(environment));
+  if (!engine) {
+    trace.note(now_ns(), "%s cannot start: %s", host.name().c_str(),
+               engine.error().message().c_str());
+    host.network = nullptr;
+    return false;
+  }
+  host.engine = std::move(*engine);
+  blobs.push_back({host.life(), host.engine->connection_blob()});
+  // A mailbox that nobody has ever looked into drops messages.
+  (void)host.engine->receive_notification();
+  host.state = Host::State::kUp;
+  host.wake_at_ns = 0;
+  trace.note(now_ns(), "%s starts its life %u", host.name().c_str(), host.life_number);
+  wake(host, now_ns());
+  return true;
+}
+
+// ---- The worker
+
+void World::wake(Host& host, base::Nanoseconds when_ns) {
+  when_ns = std::max(when_ns, host.paused_until_ns);
+  if (host.wake_at_ns != 0 && host.wake_at_ns <= when_ns) {
+    return;
+  }
+  host.wake_at_ns = when_ns;
+  scheduler.at(when_ns, Layer::kWorker, [this, &host, serial = ++host.wake_serial] {
+    if (serial != host.wake_serial || host.engine == nullptr) {
+      return;
+    }
+    host.wake_at_ns = 0;
+    if (now_ns() < host.paused_until_ns) {
+      wake(host, host.paused_until_ns);
+    } else {
+      turn(host);
+    }
+  });
+}
+
+void World::turn(Host& host) {
+  trace.mix(host.index + 16);
+  const base::Nanoseconds sleep_ns = EngineAccess::work(*host.engine);
+  after_step(host);
+  if (EngineAccess::worker_ended(*host.engine)) {
+    return;
+  }
+  const bool ready = host.network->any_ready();
+  wake(host,
+       now_ns() + (ready ? random.between(kWakeMin, kWakeMax) : std::max(sleep_ns, kTurnMin)));
+}
+
+void World::compare_memory(Host& host) {
+  if (!std::exchange(host.received, false)) {
+    return;
+  }
+  host.arena.compare([&](std::uint64_t offset, std::uint64_t length) {
+    checkers.access(host, offset, length, Checkers::Access::kLanded);
+  });
+}
+
+void World::after_step(Host& host) {
+  if (host.engine == nullptr) {
+    return;
+  }
+  compare_memory(host);
+  checkers.pools(host);
+}
+
+bool World::pools_empty(const Host& host) const {
+  const transfer::Admission& admission = EngineAccess::admission(*host.engine);
+  return admission.requests.used() == 0 && admission.outbox_bytes.used() == 0 &&
+         EngineAccess::slices_out(*host.engine) == 0;
+}
+
+// ---- Ends
+
+void World::release_claims(const RequestPtr& request) {
+  for (const auto& host : hosts) {
+    for (Claim& claim : host->claims.remove(*request)) {
+      host->graves.push_back(std::move(claim));
+    }
+    if (host->graves.size() > kGravesMax) {
+      host->graves.erase(host->graves.begin(),
+                         host->graves.end() - static_cast<std::ptrdiff_t>(kGravesMax));
+    }
+  }
+}
+
+void World::discard_claims(const RequestModel& request) {
+  for (const auto& host : hosts) {
+    (void)host->claims.remove(request);
+  }
+}
+
+void World::forget_requests(Host& host) {
+  for (const RequestPtr& request : std::exchange(host.requests, {})) {
+    request->abandoned = true;
+    const bool may_act = request->execution != nullptr && !request->execution->told_terminal;
+    if (!may_act) {
+      release_claims(request);
+    }
+  }
+  for (const RegistrationPtr& registration : std::exchange(host.registrations, {})) {
+    registration->ended = true;
+  }
+  host.peers.clear();
+  host.ranges.clear();
+}
+
+void World::count(const Host& host) {
+  const telemetry::Counters& counters = EngineAccess::impl(*host.engine).counters;
+#define ORBITE_COUNTER(name, meaning) stats.engines.name.add(counters.name.value());
+#define ORBITE_GAUGE(name, meaning)
+#include "orbite/telemetry.def"
+#undef ORBITE_COUNTER
+#undef ORBITE_GAUGE
+}
+
+void World::die(Host& host) {
+  count(host);
+  forget_requests(host);
+  host.state = Host::State::kDown;
+  ++host.wake_serial;
+  host.received = false;
+  // Its memory is checked no more, and what the dead engine still tells is heard by nobody.
+  (void)EngineAccess::destroy_dead(std::move(host.engine));
+  host.engine = nullptr;
+  host.network = nullptr;
+}
+
+void World::kill(Host& host) {
+  trace.note(now_ns(), "%s: its process is killed", host.name().c_str());
+  host.network->kill();
+  die(host);
+}
+
+void World::power_off(Host& host) {
+  trace.note(now_ns(), "%s loses its power", host.name().c_str());
+  host.network->vanish();
+  fabric.power_off(host.index);
+  die(host);
+}
+
+void World::destroy_closed(Host& host) {
+  for (const RegistrationPtr& registration : host.registrations) {
+    if (registration->retired_calls != 1) {
+      checkers.violation(
+          "S3", host.index, 0, "registration %llu retired %u times in a closed engine",
+          static_cast<unsigned long long>(registration->id), registration->retired_calls);
+    }
+  }
+  count(host);
+  host.engine = nullptr;
+  checkers.sockets_left(host, host.network->open_sockets());
+  forget_requests(host);
+  host.state = Host::State::kDown;
+  ++host.wake_serial;
+  host.network = nullptr;
+  trace.note(now_ns(), "%s has closed", host.name().c_str());
+}
+
+}  // namespace orbite::sim

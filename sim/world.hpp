@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "sim/checkers.hpp"
+#include "sim/fabric.hpp"
+#include "sim/host.hpp"
+#include "sim/options.hpp"
+#include "sim/random.hpp"
+#include "sim/scheduler.hpp"
+#include "sim/trace.hpp"
+
+namespace orbite::sim {
+
+/// Hosts on a fabric, each with a real engine: their births and deaths, and the turns of their
+/// workers.
+class World {
+ public:
+  World(std::uint64_t seed, const Options& options);
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  ~World();
+
+  /// A new life of a host that is down. False: no engine could be made; it stays down.
+  bool start(Host& host);
+  /// The process dies at once; its kernel ends its connections.
+  void kill(Host& host);
+  /// The machine dies with it, without a word.
+  void power_off(Host& host);
+  /// The engine has closed: it is destroyed.
+  void destroy_closed(Host& host);
+  /// The worker of a host gets its turn at that time, or earlier.
+  void wake(Host& host, base::Nanoseconds when_ns);
+
+  /// A call of the application into its engine. At its end the host's memory is looked at.
+  class Call {
+   public:
+    Call(World& world, Host& host) : world_(world), host_(host) {}
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    ~Call() { world_.after_step(host_); }
+
+   private:
+    World& world_;
+    Host& host_;
+  };
+
+  /// What has come into a host's memory by other ways than a receive.
+  void compare_memory(Host& host);
+
+  [[nodiscard]] base::Nanoseconds now_ns() const noexcept { return scheduler.now_ns(); }
+  [[nodiscard]] Host& host(std::uint32_t index) { return *hosts[index]; }
+  /// Every request of a host that is gone becomes nobody's.
+  void forget_requests(Host& host);
+  [[nodiscard]] bool alive(const Life& life) const {
+    return hosts[life.host]->engine != nullptr && hosts[life.host]->life_number == life.number;
+  }
+  /// The request has ended for its application; its memory is free again.
+  void release_claims(const RequestPtr& request);
+  /// It never came to be.
+  void discard_claims(const RequestModel& request);
+
+  [[nodiscard]] bool pools_empty(const Host& host) const;
+
+  const Options options;
+  Random random;
+  Stats stats;
+  Trace trace;
+  Scheduler scheduler;
+  Checkers checkers;
+  Fabric fabric;
+  std::vector<std::unique_ptr<Host>> hosts;
+  /// The connection blobs of every life so far: metadata is never withdrawn.
+  struct Blob {
+    Life life;
+    std::vector<std::uint8_t> bytes;
+  };
+  std::vector<Blob> blobs;
+  bool stop_restarts = false;
+  /// Of this run: about the time between two steps of a host, from busy callers to idle ones.
+  base::Nanoseconds pace_ns = 0;
+  static constexpr std::uint16_t kPort = 7'000;
+
+ private:
+  friend class Call;
+  void after_step(Host& host);
+  void count(const Host& host);
+  std::uint32_t draw_hosts();
+  void turn(Host& host);
+  void die(Host& host);
+  Config draw_config(const Host& host);
+  HostNetwork::Observer observer(Host& host);
+  void on_bytes(Host& host, std::uint64_t address, std::uint64_t length, Checkers::Access kind);
+};
+
+}  // namespace orbite::sim

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/environment.hpp"
+
+#include "platform/system.hpp"
+
+namespace orbite {
+namespace {
+
+struct System {
+  platform::SystemNetwork network;
+  platform::SystemClock clock;
+  platform::SystemRandom random;
+  base::ThreadWaiter waiter;
+};
+
+}  // namespace
+
+EngineEnvironment system_environment() {
+  // Never destroyed: an engine in quarantine outlives the end of main().
+  static auto* const system = new System();
+  return {system->network,
+          system->clock,
+          system->random,
+          system->waiter,
+          platform::host_identity,
+          platform::default_route_addresses,
+          {},
+          true};
+}
+
+}  // namespace orbite

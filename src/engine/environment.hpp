@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/ids.hpp"
+#include "base/random.hpp"
+#include "base/result.hpp"
+#include "base/waiter.hpp"
+#include "platform/network.hpp"
+
+namespace orbite {
+
+/// Everything that an engine asks of the system. All of it outlives the engine.
+struct EngineEnvironment {
+  platform::Network& network;
+  const base::Clock& clock;
+  base::RandomSource& random;  ///< safe from any thread that calls the engine
+  base::Waiter& waiter;
+  std::function<Result<base::HostIdentity>()> host_identity;
+  std::function<std::vector<platform::SocketAddress>()> default_route_addresses;
+  /// Told of each copy between two ranges of this engine, before it is made; may be empty.
+  std::function<void(std::uint64_t target, std::uint64_t source, std::uint64_t bytes)> on_copy;
+  /// False: whoever made the engine does its worker's turns.
+  bool starts_worker = true;
+};
+
+/// The operating system's.
+EngineEnvironment system_environment();
+
+}  // namespace orbite
