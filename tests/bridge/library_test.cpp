@@ -381,9 +381,9 @@ TEST(BridgeLibrary, AMessageStaysUntilTheBuffersFit) {
 TEST(BridgeLibrary, RefusesMadeUpHandlesInEveryEntry) {
   Engine engine("agent");
   const std::vector<std::string> without_object = {
-      "AbiQuery",   "EngineCreate",  "EngineClose",   "EngineRelease",
-      "EngineInfo", "TelemetryRead", "TelemetryText", "MemoryRegister",
-      "PeerExport", "PeerSelf",      "PeerImport",    "NotificationReceive"};
+      "AbiQuery",      "EngineCreate",        "EngineClose",    "EngineRelease",     "EngineInfo",
+      "TelemetryRead", "TelemetryText",       "MemoryRegister", "PeerExport",        "PeerSelf",
+      "PeerImport",    "NotificationReceive", "UnresolvedRead", "EpochConfirmFenced"};
   int tried = 0;
   for (const Entry& entry : entries()) {
     if (std::count(without_object.begin(), without_object.end(), entry.name) != 0) {
@@ -627,6 +627,10 @@ TEST(BridgeLibrary, AClosedEngineAdmitsNothing) {
       Arguments arguments;
       arguments.engine = engine.handle;
       EXPECT_EQ(entry.call(arguments), ORBITE_NIXL_ERR_ENGINE_CLOSING) << entry.name;
+    } else if (entry.name == "EpochConfirmFenced") {
+      Arguments arguments;
+      arguments.engine = engine.handle;
+      EXPECT_EQ(entry.call(arguments), ORBITE_NIXL_ERR_NOT_FOUND) << "of an epoch of nobody";
     } else if (entry.takes_engine && entry.can_fail && !entry.name.starts_with("Telemetry")) {
       Arguments arguments;
       arguments.engine = engine.handle;
