@@ -125,15 +125,16 @@ orbite_nixl_status_t orbite_nixl_unresolved_read(orbite_nixl_engine_t engine,
     }
     ORBITE_ASSIGN_OR_RETURN(const EngineLease lease, EngineLease::enter(engine));
     const std::vector<UnresolvedPeer> unresolved = lease->unresolved_peers();
-    *count = unresolved.size();
-    if (unresolved.size() > capacity) {
+    const size_t needed = unresolved.size();
+    *count = needed;
+    if (needed > capacity) {
       return fail(ErrorCode::kBufferTooSmall, "peers has room for %zu records, needed: %zu",
-                  capacity, unresolved.size());
+                  capacity, needed);
     }
-    for (size_t i = 0; i < unresolved.size(); ++i) {
+    for (size_t i = 0; i < needed; ++i) {
       ORBITE_TRY(check_record(&peers[i], "peers"));
     }
-    for (size_t i = 0; i < unresolved.size(); ++i) {
+    for (size_t i = 0; i < needed; ++i) {
       fill(unresolved[i], peers[i]);
     }
     return {};

@@ -193,7 +193,24 @@ TEST_F(N07DirectWithheld, AnswersBlockNoCallAndPreparingSendsNothing) {
 
 class N03DirectDeadline : public ActiveWork {
  protected:
-  N03DirectDeadline() : ActiveWork(R"("transfer": {"default_timeout_ms": 5})") {}
+  N03DirectDeadline() {
+    // The lane stands before any deadline is set.
+    Region source(node_, kBytes, 1);
+    Request request = write(source, 0, kBytes);
+    EXPECT_EQ(post(node_, request), NIXL_IN_PROG);
+    target_.serve_one(target_.bulk());
+    EXPECT_EQ(finish(node_, request), NIXL_SUCCESS);
+    EXPECT_EQ(release(request), NIXL_SUCCESS);
+    posts_.emplace([](orbite_nixl_engine_t engine, orbite_nixl_request_t which,
+                      const orbite_nixl_post_t* how, orbite_nixl_result_t* result,
+                      orbite_nixl_error_t* error) {
+      orbite_nixl_post_t hasty = *how;
+      hasty.timeout_ns = 50'000'000;
+      return PostSeam::real(engine, which, &hasty, result, error);
+    });
+  }
+
+  std::optional<PostSeam::Guard> posts_;
 };
 
 TEST_F(N03DirectDeadline, IsNoReceiptAndNeitherIsAnotherRequestsEnd) {
