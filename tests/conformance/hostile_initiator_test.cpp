@@ -182,9 +182,10 @@ class HostileInitiator : public ::testing::Test {
     return response->status();
   }
   void expect_dropped(RawConnection& lane) {
-    const std::uint64_t before = counter("protocol_violations");
+    ++dropped_;
     EXPECT_TRUE(lane.read_to_end().has_value());
-    EXPECT_TRUE(wait_for([&] { return counter("protocol_violations") >= before; }));
+    EXPECT_TRUE(wait_for([&] { return counter("protocol_violations") == dropped_; }))
+        << counter("protocol_violations") << " of " << dropped_;
   }
 
   std::unique_ptr<TransferEngine> victim_ = TransferEngine::create({"victim", config()}).value();
@@ -198,6 +199,7 @@ class HostileInitiator : public ::testing::Test {
   Handle write_;
   std::uint8_t fill_ = 0;
   std::uint64_t next_frame_ = 100;
+  std::uint64_t dropped_ = 0;  ///< lanes that expect_dropped() has seen
 };
 
 // ---- Strangers
