@@ -20,7 +20,7 @@ constexpr size_t kFrame = 1 << 20;
 /// A node, memory of its own for each round, and a target that holds.
 class ActiveWork : public ::testing::Test {
  protected:
-  explicit ActiveWork(const std::string& members = "")
+  explicit ActiveWork(const std::string& members = R"("tcp": {"bulk_lanes_per_peer": 1})")
       : node_("holder", test_config(members)), target_(node_, "target", 2 * kFrame) {
     remote_ = target_.load(node_);
     checks_.emplace([this](orbite_nixl_engine_t engine, orbite_nixl_request_t request,
@@ -116,7 +116,8 @@ TEST_F(N02Direct, ReleaseIsRefusedTheHandleStaysGoodAndOneReceiptEndsIt) {
 
 class N02DirectCancel : public ActiveWork {
  protected:
-  N02DirectCancel() : ActiveWork(R"("tcp": {"lane_bytes_in_flight_max": 1048576})") {}
+  N02DirectCancel()
+      : ActiveWork(R"("tcp": {"bulk_lanes_per_peer": 1, "lane_bytes_in_flight_max": 1048576})") {}
   void cancel(orbite_nixl_request_t request) {
     EXPECT_EQ(CancelSeam::real(engine_, request, nullptr), ORBITE_NIXL_OK);
   }

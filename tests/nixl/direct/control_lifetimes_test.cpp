@@ -19,6 +19,9 @@ namespace {
 
 constexpr size_t kBytes = 256 << 10;  // one frame, on the lane for large work
 
+// So that a frame of large work comes on the lane on which it is waited for.
+constexpr const char* kOneBulkLane = R"("tcp": {"bulk_lanes_per_peer": 1})";
+
 wire::ConnectionBlob connection_of(const Node& node) {
   const std::string& info = node.conn_info();
   const std::vector<uint8_t> bytes(info.begin(), info.end());
@@ -144,7 +147,7 @@ TEST(N04Direct, RollbackOfAListEndsEachRegistrationOnce) {
 }
 
 TEST(N05Direct, UnloadAndInvalidateDuringAnAdmittedCopy) {
-  Node node("reader");
+  Node node("reader", test_config(kOneBulkLane));
   Node other("other");
   node.meet(other);
   Region elsewhere(other, 4096, 3);
@@ -224,7 +227,7 @@ TEST(N05Direct, RestartOnTheSamePortIsAnotherPeer) {
 
 // What the engine says of an execution whose proof cannot be had, whatever its outcome.
 TEST(N06Direct, UnquiescedIsNeverTerminalAndKeepsItsOwners) {
-  Node node("unquiesced");
+  Node node("unquiesced", test_config(kOneBulkLane));
   const RetiredCounter retired;
   const AbandonSeam::Counter abandoned;
   const EngineReleaseSeam::Counter released;
@@ -327,7 +330,7 @@ TEST(N08Direct, UnreachableTargetCostsOthersNothing) {
 }
 
 TEST(N08Direct, AFailedNotificationRepeatsNoWrite) {
-  Node node("writer");
+  Node node("writer", test_config(kOneBulkLane));
   Region source(node, kBytes, 1);
   RawTarget target(node, "target", kBytes);
   nixlBackendMD* const metadata = target.load(node);
