@@ -209,6 +209,7 @@ class TransferEngine::Impl {
   std::uint64_t changes_ = 0;             ///< rises with each notification of changed_
   /// Every lane that peers opened has ended, but those that only ask whether others have.
   bool served_ended_ = false;
+  bool listening_ended_ = false;  ///< those too, and the listener is closed
 
   // Set under active_mutex_, read anywhere. Who launches reads it under the mutex: an execution is
   // either refused, or active before close() looks for those to stop.

@@ -158,12 +158,13 @@ base::Nanoseconds TransferEngine::Impl::close_step() {
                      : stops_listening()                           ? Ending::kDrainsToo
                                                                    : Ending::kBetweenFrames);
     served_ended = tcp_->proved_lanes() == 0;
-    all_ended = tcp_->served_lanes() == 0;
+    all_ended = !tcp_->is_listening();
   }
   registry.reap();
   const memory::Registry::Counts counts = registry.counts();
   const std::lock_guard lock(active_mutex_);
   served_ended_ = served_ended;
+  listening_ended_ = all_ended;
   if (all_ended && active_.empty() && waiting_for_worker_ == 0 &&
       counts.live + counts.fenced == 0) {
     // Relaxed would do: this thread alone reads it from here on.
@@ -188,10 +189,12 @@ void TransferEngine::Impl::abort_served() {
 CloseStatus TransferEngine::Impl::close_status() const {
   CloseStatus status;
   bool served_ended = false;
+  bool listening_ended = false;
   const memory::Registry::Counts counts = registry.counts();
   {
     const std::lock_guard lock(active_mutex_);
     served_ended = served_ended_;
+    listening_ended = listening_ended_;
     status.executions_unresolved = static_cast<std::uint32_t>(active_.size());
     status.peers_unresolved = static_cast<std::uint32_t>(active_of_link_.size());
   }
@@ -203,7 +206,7 @@ CloseStatus TransferEngine::Impl::close_status() const {
     status.phase = ClosePhase::kDrainingServed;
   } else if (status.executions_unresolved > 0) {
     status.phase = ClosePhase::kDrainingPosted;
-  } else if (counts.live + counts.fenced > 0) {
+  } else if (counts.live + counts.fenced > 0 || !listening_ended) {
     status.phase = ClosePhase::kRetiring;
   } else {
     status.phase = counts.unquiesced > 0 ? ClosePhase::kUnquiesced : ClosePhase::kClosed;

@@ -135,5 +135,25 @@ TEST(SimClosing, OneThatClosesAnswersTheDrainsOfOneThatDoesNot) {
   EXPECT_EQ(two.close(1).executions_unresolved, 0U);
 }
 
+/// Whoever has been told that an engine is closed may take its port for the next one.
+TEST(SimClosing, ItsPortIsFreeWhenItIsClosed) {
+  TwoWritersCutOff two;
+  two.close(0);
+  two.run(base::kSecond);
+  two.cut(false);
+  int left = 1'000'000;
+  while (--left > 0 && two.close(0).phase == ClosePhase::kDrainingPosted) {
+    two.run(base::kMicrosecond);
+  }
+  // Registrations are not the matter here.
+  ASSERT_EQ(two.close(0).executions_unresolved, 0U);
+  while (--left > 0 && two.close(0).phase != ClosePhase::kClosed) {
+    two.run(base::kMicrosecond);
+  }
+  ASSERT_EQ(two.close(0).phase, ClosePhase::kClosed);
+  EXPECT_TRUE(
+      two.world.host(0).network->listen(platform::SocketAddress::any(6, sim::World::kPort)));
+}
+
 }  // namespace
 }  // namespace orbite::test

@@ -64,6 +64,7 @@ class TcpTransport final : public transfer::Transport {
   };
   /// Ends served lanes.
   void end_served(Ending ending);
+  [[nodiscard]] bool is_listening() const noexcept { return listener_ != platform::kNoSocket; }
   /// Closes every socket. Unproved slices stay unproved.
   void shut();
 
