@@ -32,7 +32,7 @@ struct UnresolvedPeer {
   std::uint32_t requests = 0;            ///< those whose outcome is known
   std::uint64_t bytes = 0;               ///< of these
   std::uint64_t pieces = 0;              ///< of them under way on connections in trouble
-  /// What happened to the first of these connections, else to the requests.
+  /// What happened to the connection that has been in trouble longest, else to the requests.
   ErrorCode code = ErrorCode::kOk;
   int native_errno = 0;
   std::string address;            ///< of that connection; empty when none is in trouble
@@ -67,7 +67,8 @@ struct CloseStatus {
 /// and then no longer than the given time. In a forked child every call answers kForked.
 class TransferEngine {
  public:
-  /// kInvalidArgument, kAddressInUse, kAddressNotLocal, kSystem, kOutOfMemory.
+  /// kInvalidArgument, kAddressInUse, kAddressNotLocal, kSystem, kOutOfMemory; kBudgetExhausted when
+  /// limits.quarantined_engines_max engines of this process have been given up unresolved.
   static Result<std::unique_ptr<TransferEngine>> create(EngineOptions options);
   TransferEngine(const TransferEngine&) = delete;
   TransferEngine& operator=(const TransferEngine&) = delete;

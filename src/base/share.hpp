@@ -7,9 +7,9 @@ namespace orbite::base {
 
 /// Whether one of the holders of a pool may take more of it. Invariant of the pool: used <= max.
 ///
-/// Who holds nothing may take whatever is free. Who holds something may take only so much that no
-/// less stays free than it holds. So no holder, whatever it does, has more than half of what the
-/// others leave, and whoever comes next still finds room.
+/// Who holds nothing may take whatever is free, so that one item of any size passes. Who holds
+/// something may take only so much that no less stays free than it holds: by many items nobody gets
+/// more than half of what the others leave.
 [[nodiscard]] constexpr bool share_allows(std::uint64_t held, std::uint64_t amount,
                                           std::uint64_t used, std::uint64_t max) noexcept {
   const std::uint64_t free = max - used;

@@ -85,9 +85,9 @@ JSON are refused with the path of the key and what is allowed. `orbite config ch
 that is wrong with a file, and `orbite config defaults --json` writes a document to start from.
 
 A pool that peers share (`limits.bytes_in_flight_max`, `notifications.inbox_bytes_max`,
-`notifications.outbox_bytes_max`, `tcp.served_lanes_max`) is never taken by one of them alone: a
-peer that has a part of it gets more only while it has no more than what stays free. What a request
-or a message asks for on its own may be as much as is free. A pool that has no room answers with an
+`notifications.outbox_bytes_max`, `tcp.served_lanes_max`) is not filled by one of them with many
+items: a peer that has a part of it gets more only while it has no more than what stays free. What a
+request or a message asks for on its own may be as much as is free. A pool that has no room answers with an
 error that names the pool, its limit and the key.
 
 A program that makes an engine gives the document to it. Through NIXL it is the value of the backend

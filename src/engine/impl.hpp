@@ -166,7 +166,7 @@ class TransferEngine::Impl {
   void wake_worker() noexcept;
   base::Nanoseconds expire_deadlines(base::Nanoseconds now_ns);
   base::Nanoseconds close_step();
-  [[nodiscard]] bool stops_listening() const;
+  [[nodiscard]] transport::tcp::TcpTransport::Ending ending() const;
   void begin_close();
   [[nodiscard]] CloseStatus close_status() const;
   Result<void> connect_and_verify(Handle handle, std::uint64_t timeout_ns);

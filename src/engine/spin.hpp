@@ -33,9 +33,9 @@ class SpinPolicy {
     return pays_ && now_ns >= rests_until_ns_ ? kWindow : 0;
   }
 
-  /// After a sleep that an event ended.
-  void slept(base::Nanoseconds slept_ns) noexcept {
-    if (slept_ns <= kWindow) {
+  /// After a sleep that an event ended; `idle_ns` counts from before the look that preceded it.
+  void slept(base::Nanoseconds idle_ns) noexcept {
+    if (idle_ns <= kWindow) {
       pays_ = true;
       misses_ = 0;
     }

@@ -8,14 +8,34 @@
 #include "engine/impl.hpp"
 
 namespace orbite {
+namespace {
+
+/// One life may be known under several blobs, each with lanes of its own.
+void add_trouble(const transport::tcp::Trouble& trouble, base::Nanoseconds now_ns,
+                 UnresolvedPeer& unresolved) {
+  if (trouble.slices == 0) {
+    return;
+  }
+  unresolved.pieces += trouble.slices;
+  const base::Nanoseconds lasts_ns = now_ns > trouble.since_ns ? now_ns - trouble.since_ns : 0;
+  if (unresolved.address.empty() || lasts_ns > unresolved.duration_ns) {
+    unresolved.code = trouble.code;
+    unresolved.native_errno = trouble.native_errno;
+    unresolved.address = trouble.address;
+    unresolved.duration_ns = lasts_ns;
+  }
+}
+
+}  // namespace
 
 std::vector<UnresolvedPeer> TransferEngine::Impl::unresolved_peers() const {
   std::map<std::array<std::uint8_t, 16>, UnresolvedPeer> found;
   const base::Nanoseconds now_ns = clock.now_ns();
-  std::set<const peer::Peer*> living;
+  std::set<std::array<std::uint8_t, 16>> living;
   for (const auto& peer : peers.all()) {
-    living.insert(peer.get());
+    living.insert(peer->epoch().bytes);
   }
+  std::set<const peer::Link*> looked_at;
   for (const auto& execution : active_executions()) {
     const Outcome outcome = execution->outcome();
     if (outcome.logical == Logical::kNone || outcome.terminal()) {
@@ -27,22 +47,13 @@ std::vector<UnresolvedPeer> TransferEngine::Impl::unresolved_peers() const {
     if (is_new) {
       unresolved.name = peer.name();
       unresolved.epoch = peer.epoch().bytes;
-      unresolved.retired = true;
+      unresolved.retired = !living.contains(peer.epoch().bytes);
       unresolved.code = outcome.code;
       unresolved.native_errno = outcome.native_errno;
-      if (tcp_ != nullptr && !peer.is_self()) {
-        const transport::tcp::Trouble trouble =
-            tcp_->trouble(static_cast<transfer::Flow&>(*peer.link()));
-        if (trouble.slices > 0) {
-          unresolved.pieces = trouble.slices;
-          unresolved.code = trouble.code;
-          unresolved.native_errno = trouble.native_errno;
-          unresolved.address = trouble.address;
-          unresolved.duration_ns = now_ns > trouble.since_ns ? now_ns - trouble.since_ns : 0;
-        }
-      }
     }
-    unresolved.retired = unresolved.retired && !living.contains(&peer);
+    if (tcp_ != nullptr && !peer.is_self() && looked_at.insert(peer.link()).second) {
+      add_trouble(tcp_->trouble(static_cast<transfer::Flow&>(*peer.link())), now_ns, unresolved);
+    }
     ++unresolved.requests;
     unresolved.bytes += execution->bytes();
   }

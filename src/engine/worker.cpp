@@ -97,9 +97,10 @@ std::size_t TransferEngine::Impl::sleep_for_events(std::span<platform::PollEvent
       return count;
     }
   }
-  const std::size_t count = network.poller_wait(poller_, events, sleep_ns);
+  const base::Nanoseconds looked_ns = std::min(now_ns - start_ns, sleep_ns);
+  const std::size_t count = network.poller_wait(poller_, events, sleep_ns - looked_ns);
   if (count > 0) {
-    spin_.slept(clock.now_ns() - now_ns);
+    spin_.slept(clock.now_ns() - start_ns);
   }
   return count;
 }
@@ -149,14 +150,11 @@ base::Nanoseconds TransferEngine::Impl::expire_deadlines(base::Nanoseconds now_n
 /// a peer that closes too may wait for our word as we wait for its. When nothing is left that could
 /// need the worker, it ends.
 base::Nanoseconds TransferEngine::Impl::close_step() {
-  using Ending = transport::tcp::TcpTransport::Ending;
   bool served_ended = true;
   bool all_ended = true;
   if (tcp_ != nullptr) {
     tcp_->stop_accepting();
-    tcp_->end_served(abort_served_.load(std::memory_order_acquire) ? Ending::kAll
-                     : stops_listening()                           ? Ending::kDrainsToo
-                                                                   : Ending::kBetweenFrames);
+    tcp_->end_served(ending());
     served_ended = tcp_->proved_lanes() == 0;
     all_ended = !tcp_->is_listening();
   }
@@ -176,9 +174,14 @@ base::Nanoseconds TransferEngine::Impl::close_step() {
 }
 
 /// An engine in quarantine gives its port back: the process may want it for the next one.
-bool TransferEngine::Impl::stops_listening() const {
+transport::tcp::TcpTransport::Ending TransferEngine::Impl::ending() const {
+  using Ending = transport::tcp::TcpTransport::Ending;
+  const bool given_up = quarantined_.load(std::memory_order_acquire);
   const std::lock_guard lock(active_mutex_);
-  return active_.empty() || quarantined_.load(std::memory_order_acquire);
+  if (abort_served_.load(std::memory_order_acquire) || (given_up && active_.empty())) {
+    return Ending::kAll;
+  }
+  return given_up || active_.empty() ? Ending::kDrainsToo : Ending::kBetweenFrames;
 }
 
 void TransferEngine::Impl::abort_served() {
@@ -270,24 +273,14 @@ CloseStatus TransferEngine::Impl::close(std::uint64_t timeout_ns) {
 }
 
 void TransferEngine::Impl::enter_quarantine() {
-  // Release: pairs with the acquire in stops_listening(); the worker's next look is soon enough.
+  // Release: pairs with the acquire in ending(); the worker's next look is soon enough.
   quarantined_.store(true, std::memory_order_release);
   if (worker_.joinable()) {
     worker_.detach();  // it ends by itself when everything is resolved
   }
-  for (const auto& execution : active_executions()) {
-    if (execution->prepared() == nullptr) {
-      continue;
-    }
-    for (const auto& local : execution->prepared()->locals) {
-      registry.quarantine(local->handle());
-    }
-    for (const auto& remote : execution->prepared()->remotes) {
-      if (remote->own() != nullptr) {
-        registry.quarantine(remote->own()->handle());
-      }
-    }
-  }
+  // What has its proof is told now, in the owner's own call; nothing is told later.
+  registry.reap();
+  registry.quarantine_all();
 }
 
 }  // namespace orbite

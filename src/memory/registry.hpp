@@ -178,6 +178,8 @@ class Registry {
   /// The proof of retirement cannot be had: fenced, kUnquiesced for ever, slot and charge kept,
   /// `retired` never called. Without effect on a retired or stale handle.
   void quarantine(Handle handle);
+  /// The same for all that are live or fenced.
+  void quarantine_all();
 
   struct Counts {
     std::uint64_t live = 0;

@@ -18,11 +18,15 @@ bool Mailbox::fits(const std::string& sender, std::uint64_t needed) const {
   return base::share_allows(held_by(sender), needed, bytes_, limits_.inbox_bytes_max);
 }
 
-/// Whoever sends more than fits loses his own oldest message; who has none in here, the oldest of
-/// all goes.
-void Mailbox::drop_for(const std::string& sender) {
-  remove_oldest_of(held_by(sender) > 0 ? sender : std::string(messages_.front().sender));
-  counters_.notifications_dropped.add();
+/// Whoever sends more than fits loses his own oldest messages, as many bytes as he adds; who has
+/// none in here, the oldest of all go.
+void Mailbox::drop_for(const std::string& sender, std::uint64_t needed) {
+  std::uint64_t freed = 0;
+  while (needed > limits_.inbox_bytes_max - bytes_ || (freed < needed && !fits(sender, needed))) {
+    const bool has_some = held_by(sender) > 0;
+    freed += cost(remove_oldest_of(has_some ? sender : std::string(messages_.front().sender)));
+    counters_.notifications_dropped.add();
+  }
 }
 
 Message Mailbox::remove_oldest_of(const std::string& sender) {
@@ -71,9 +75,7 @@ Result<void> Mailbox::deliver(std::string_view sender, std::span<const std::uint
                 static_cast<unsigned long long>(limits_.inbox_bytes_max),
                 static_cast<unsigned long long>(held_by(entry.sender)));
   }
-  while (!fits(entry.sender, needed)) {
-    drop_for(entry.sender);
-  }
+  drop_for(entry.sender, needed);
   if (base::planted(base::Bug::kNotifyTwice)) {
     append(entry);
   }

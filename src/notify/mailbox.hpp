@@ -65,7 +65,7 @@ class Mailbox {
   // All of these with mutex_ held.
   [[nodiscard]] std::uint64_t held_by(const std::string& sender) const;
   [[nodiscard]] bool fits(const std::string& sender, std::uint64_t needed) const;
-  void drop_for(const std::string& sender);
+  void drop_for(const std::string& sender, std::uint64_t needed);
   Message remove_oldest_of(const std::string& sender);
   void append(Message message);
 

@@ -507,6 +507,36 @@ TEST_F(TcpFault, TriesTheNextAddressWhenOneIsRefused) {
   EXPECT_EQ(network_.connects(), 2U);
 }
 
+// The peer stands still with our bytes in its socket, and its kernel has dropped the connection. An
+// address that was never its own has no listener, which tells nothing of the peer.
+TEST_F(TcpFault, OneAddressWithoutAListenerIsNoProof) {
+  connect();
+  const Stage set = stage(Operation::kWrite);
+  const auto execution = launch(set);
+  send_all();
+  fail_receives_ = true;
+  error_ = ECONNRESET;
+  bool one_is_silent = true;
+  std::uint32_t tries = 0;
+  network_.before_connect = [&](std::uint32_t) {
+    const bool silent = one_is_silent && tries++ % 2 == 0;
+    return std::optional(Error(ErrorCode::kPeerUnreachable, silent ? ETIMEDOUT : ECONNREFUSED));
+  };
+  ASSERT_TRUE(near_until([&] { return execution->outcome().logical != Logical::kNone; }));
+  for (int i = 0; i < 20; ++i) {
+    clock_.advance(base::kSecond);
+    near_turns(20);
+  }
+  EXPECT_GE(tries, 4U);
+  EXPECT_FALSE(execution->terminal());
+  one_is_silent = false;
+  for (int i = 0; i < 20 && !execution->terminal(); ++i) {
+    clock_.advance(base::kSecond);
+    near_turns(20);
+  }
+  EXPECT_TRUE(execution->terminal());
+}
+
 TEST_F(TcpFault, GivesUpAHandshakeThatIsNotAnswered) {
   const Stage set = stage(Operation::kWrite);
   const auto execution = launch(set);

@@ -188,6 +188,7 @@ class Lane final : private transfer::CompletionPath {
   std::size_t address_index_ = 0;
   ErrorCode attempt_code_ = ErrorCode::kOk;  ///< why the addresses tried so far failed
   int attempt_errno_ = 0;
+  bool attempt_finds_nobody_ = true;  ///< at any of the addresses tried so far
   base::Nanoseconds state_since_ns_ = 0;
   base::Nanoseconds progress_ns_ = 0;  ///< when bytes last moved or the lane last became busy
   base::Nanoseconds retry_after_ns_ = 0;

@@ -14,6 +14,12 @@ namespace {
 
 constexpr base::Nanoseconds kRetryAfterRefusal = 50 * base::kMillisecond;
 
+/// Nobody listens at that address any more, or an engine of another life does.
+bool is_gone(ErrorCode code, int native_errno) {
+  return code == ErrorCode::kPeerEpochChanged ||
+         (code == ErrorCode::kPeerUnreachable && native_errno == ECONNREFUSED);
+}
+
 }  // namespace
 
 bool Lane::start_connect() {
@@ -83,6 +89,7 @@ void Lane::connect_failed(ErrorCode code, int native_errno, const char* what) {
     attempt_code_ = code;
     attempt_errno_ = native_errno;
   }
+  attempt_finds_nobody_ = attempt_finds_nobody_ && is_gone(code, native_errno);
   log_end(base::LogLevel::kInfo, what, code, native_errno);
   if (address_index_ + 1 < channel_.addresses().size()) {
     ++address_index_;
@@ -91,13 +98,14 @@ void Lane::connect_failed(ErrorCode code, int native_errno, const char* what) {
   address_index_ = 0;
   code = std::exchange(attempt_code_, ErrorCode::kOk);
   native_errno = std::exchange(attempt_errno_, 0);
+  const bool finds_nobody = std::exchange(attempt_finds_nobody_, true);
   environment_.counters.lanes_failed.add();
   const bool is_control = class_ == wire::LaneClass::kControl;
   retry_after_ns_ = environment_.clock.now_ns() + (is_control ? kRetryDrain : kRetryAfterRefusal);
   if (is_control) {
-    // Nobody listens there any more, or somebody else: the peer that reset a lane is gone, since it
-    // ends its served lanes before it stops listening.
-    if (code == ErrorCode::kPeerEpochChanged || native_errno == ECONNREFUSED) {
+    // At none of its addresses: the peer that reset a lane is gone, since it ends its served lanes
+    // before it stops listening. One address alone says nothing, it may never have been the peer's.
+    if (finds_nobody) {
       for (const auto& lane : channel_.lanes()) {
         if (lane.get() != this) {
           lane->end_if_reset();
@@ -106,9 +114,10 @@ void Lane::connect_failed(ErrorCode code, int native_errno, const char* what) {
     }
     return;
   }
-  channel_.report_unreachable(Error::make_native(code, native_errno, "peer '%.64s': %s",
-                                                 channel_.peer_name().c_str(), what));
   if (class_ == wire::LaneClass::kLatency) {
+    // Who waits for the peer waits for this lane.
+    channel_.report_unreachable(Error::make_native(code, native_errno, "peer '%.64s': %s",
+                                                   channel_.peer_name().c_str(), what));
     while (const auto call = channel_.pull_describe()) {
       call->report(code);
     }
@@ -215,6 +224,7 @@ void Lane::become_ready() {
   retry_after_ns_ = 0;
   attempt_code_ = ErrorCode::kOk;
   attempt_errno_ = 0;
+  attempt_finds_nobody_ = true;
   environment_.counters.lanes_connected.add();
   if (std::exchange(was_ready_, true)) {
     environment_.counters.lanes_reconnected.add();
