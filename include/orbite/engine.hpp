@@ -67,8 +67,8 @@ struct CloseStatus {
 /// and then no longer than the given time. In a forked child every call answers kForked.
 class TransferEngine {
  public:
-  /// kInvalidArgument, kAddressInUse, kAddressNotLocal, kSystem, kOutOfMemory; kBudgetExhausted when
-  /// limits.quarantined_engines_max engines of this process have been given up unresolved.
+  /// kInvalidArgument, kAddressInUse, kAddressNotLocal, kSystem, kOutOfMemory; kBudgetExhausted
+  /// when more than limits.quarantined_engines_max engines of this process were given up unresolved.
   static Result<std::unique_ptr<TransferEngine>> create(EngineOptions options);
   TransferEngine(const TransferEngine&) = delete;
   TransferEngine& operator=(const TransferEngine&) = delete;

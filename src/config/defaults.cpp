@@ -87,8 +87,8 @@ that is wrong with a file, and `orbite config defaults --json` writes a document
 A pool that peers share (`limits.bytes_in_flight_max`, `notifications.inbox_bytes_max`,
 `notifications.outbox_bytes_max`, `tcp.served_lanes_max`) is not filled by one of them with many
 items: a peer that has a part of it gets more only while it has no more than what stays free. What a
-request or a message asks for on its own may be as much as is free. A pool that has no room answers with an
-error that names the pool, its limit and the key.
+request or a message asks for on its own may be as much as is free. A pool that has no room answers
+with an error that names the pool, its limit and the key.
 
 A program that makes an engine gives the document to it. Through NIXL it is the value of the backend
 parameter `config`; where the parameters of a backend cannot be set, the environment variable
