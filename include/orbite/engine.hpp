@@ -68,7 +68,7 @@ struct CloseStatus {
 class TransferEngine {
  public:
   /// kInvalidArgument, kAddressInUse, kAddressNotLocal, kSystem, kOutOfMemory; kBudgetExhausted
-  /// when more than limits.quarantined_engines_max engines of this process were given up unresolved.
+  /// when more than limits.quarantined_engines_max engines of this process were given up.
   static Result<std::unique_ptr<TransferEngine>> create(EngineOptions options);
   TransferEngine(const TransferEngine&) = delete;
   TransferEngine& operator=(const TransferEngine&) = delete;
