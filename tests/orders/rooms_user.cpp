@@ -64,9 +64,10 @@ class RoomsUser final : public User {
 
   base::SeededRandom random_{1};
   memory::Registry registry_{{.registrations_max = 4}, random_};
-  transfer::Admission admission_{
-      {"requests", "", 8}, {"descriptors", "", 64}, {"bytes_in_flight", "", 4096},
-      {"outbox_bytes", "", 4096}};
+  transfer::Admission admission_{{"requests", "", 8},
+                                 {"descriptors", "", 64},
+                                 {"bytes_in_flight", "", 4096},
+                                 {"outbox_bytes", "", 4096}};
   transfer::Planner planner_;
   sim::SimTransport transport_;
   peer::SegmentManager peers_{4};
