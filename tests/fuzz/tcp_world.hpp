@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +32,8 @@ class Input {
   T take() {
     T value{};
     const std::size_t bytes = std::min(sizeof(T), bytes_.size());
-    std::memcpy(static_cast<void*>(&value), bytes_.data(), bytes);
+    // Not memcpy, which takes no null pointer, not even for no bytes.
+    std::copy_n(bytes_.data(), bytes, reinterpret_cast<std::uint8_t*>(&value));
     bytes_ = bytes_.subspan(bytes);
     return value;
   }
