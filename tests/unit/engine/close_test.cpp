@@ -74,18 +74,20 @@ TEST(EngineClose, EndsItsWorkerWhenEverythingIsResolved) {
 
 /// Whoever posts while an engine closes is refused or stopped.
 TEST(EngineClose, StopsWhateverItLetIn) {
-  constexpr std::size_t kCopy = std::size_t{8} << 20;
+  constexpr std::size_t kCopy = std::size_t{4} << 20;
+  constexpr std::size_t kRequests = 12;
   Config config;
   config.tcp.enabled = false;
   config.tcp.slice_bytes = 64 << 10;
-  for (int trial = 0; trial < 150; ++trial) {
-    Node node("a", 2 * kCopy, config);
+  for (int trial = 0; trial < 32; ++trial) {
+    Node node("a", (1 + kRequests) * kCopy, config);
     const Handle self = node.engine->self_peer().value();
     const Handle range = node.engine->local_range(node.registration).value();
     const Descriptor from{node.address(), kCopy, node.registration};
-    const Descriptor to{node.address(kCopy), kCopy, range};
     std::vector<Handle> requests;
-    for (int i = 0; i < 64; ++i) {
+    for (std::size_t i = 0; i < kRequests; ++i) {
+      // Each into bytes of its own: several threads may copy at a time.
+      const Descriptor to{node.address((1 + i) * kCopy), kCopy, range};
       requests.push_back(
           node.engine->prepare({Operation::kWrite, self, {&from, 1}, {&to, 1}}).value());
     }
@@ -98,7 +100,7 @@ TEST(EngineClose, StopsWhateverItLetIn) {
         posted.fetch_add(1, std::memory_order_acq_rel);
       }
     });
-    const auto enough = static_cast<std::size_t>(trial % 16);
+    const auto enough = static_cast<std::size_t>(trial % 8);
     while (posted.load(std::memory_order_acquire) < enough) {
     }
     node.engine->close(0);

@@ -34,7 +34,7 @@ constexpr std::size_t kLiveMax = 32;
 /// A hundred bytes lost with each operation would be more.
 constexpr std::uint64_t kResidentGrowthMax = std::uint64_t{6} << 20;
 
-std::uint64_t resident_bytes() {
+[[maybe_unused]] std::uint64_t resident_bytes() {
   ::malloc_trim(0);
   std::ifstream statm("/proc/self/statm");
   std::uint64_t total_pages = 0;
@@ -352,6 +352,9 @@ class MixedOperations : public ::testing::Test {
   std::map<ErrorCode, std::uint64_t> refusals_;
 };
 
+// Its ranges overlap, as those of an application may that does not mind which bytes win: a race of
+// its own, which ThreadSanitizer would report. The other builds run it.
+#if !defined(__SANITIZE_THREAD__)
 TEST_F(MixedOperations, LeaveEveryPoolAsItWasAndMemoryFlat) {
   work(kWarmUp);
   settle();
@@ -387,6 +390,7 @@ TEST_F(MixedOperations, LeaveEveryPoolAsItWasAndMemoryFlat) {
     EXPECT_GT(refusals_[code], 0U) << error_name(code);
   }
 }
+#endif
 
 TEST_F(MixedOperations, ARefusalNamesThePoolItsLimitAndTheKey) {
   const auto expect_refusal = [](const auto& result, const std::string& pool,
