@@ -17,6 +17,7 @@
 #include "base/log.hpp"
 #include "base/random.hpp"
 #include "orbite/engine.hpp"
+#include "support/log_lines.hpp"
 #include "support/raw_peer.hpp"
 
 namespace orbite::test {
@@ -59,28 +60,6 @@ bool wait_for(Condition condition) {
   }
   return true;
 }
-
-/// What is logged during its life.
-class LogLines {
- public:
-  LogLines() {
-    base::set_log_sink([this](base::LogLevel /*level*/, std::string_view line) {
-      const std::lock_guard lock(mutex_);
-      text_ += std::string(line) + "\n";
-    });
-  }
-  LogLines(const LogLines&) = delete;
-  LogLines& operator=(const LogLines&) = delete;
-  ~LogLines() { base::set_log_sink(nullptr); }
-  [[nodiscard]] std::string text() const {
-    const std::lock_guard lock(mutex_);
-    return text_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::string text_;
-};
 
 class HostileInitiator : public ::testing::Test {
  protected:

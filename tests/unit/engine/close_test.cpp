@@ -8,8 +8,8 @@
 
 #include "base/log.hpp"
 #include "engine_pair.hpp"
-#include "log_lines.hpp"
 #include "remote_process.hpp"
+#include "support/log_lines.hpp"
 #include "worker_threads.hpp"
 
 namespace orbite {

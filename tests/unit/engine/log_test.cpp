@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "engine_pair.hpp"
-#include "log_lines.hpp"
+#include "support/log_lines.hpp"
 
 namespace orbite {
 namespace {

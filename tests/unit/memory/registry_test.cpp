@@ -95,6 +95,25 @@ TEST(RegistryAdd, RefusesBadDescriptors) {
   EXPECT_TRUE(world.registry.add(World::descriptor(1, kMax - 1)));
 }
 
+TEST(RegistryQuarantine, OfAllTellsNobodyWhenALoanComesBackLater) {
+  World world;
+  int told = 0;
+  MemoryDescriptor descriptor = World::descriptor(1, 1);
+  descriptor.retired = [&told] { ++told; };
+  const Handle lent = *world.registry.add(descriptor);
+  const Handle idle = *world.registry.add(World::descriptor(2, 1));
+  auto loan =
+      world.registry.borrow(*world.registry.find(lent), Direction::kRead, Borrower::kRemote);
+  ASSERT_TRUE(loan);
+  EXPECT_EQ(*world.registry.deregister(lent), RegistrationState::kFenced);
+  world.registry.quarantine_all();
+  *loan = RangeLoan();
+  world.registry.reap();
+  EXPECT_EQ(told, 0);
+  EXPECT_EQ(*world.registry.state(lent), RegistrationState::kUnquiesced);
+  EXPECT_EQ(*world.registry.state(idle), RegistrationState::kUnquiesced);
+}
+
 TEST(RegistryAdd, StopsAtTheBudgetAndNamesIt) {
   World world(3);
   const Handle live = *world.registry.add(World::descriptor(1, 1));
