@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/error_line.hpp"
+
 namespace orbite {
 
 std::string_view error_text(ErrorCode code) noexcept {
@@ -62,19 +64,21 @@ Error Error::make_native(ErrorCode code, std::int32_t native_errno, const char* 
   return error;
 }
 
-std::string Error::message() const {
-  std::string text(error_text(code_));
-  if (context_bytes_ > 0) {
-    text += ": ";
-    text += context();
+base::FixedText<512> base::error_line(const Error& error) noexcept {
+  FixedText<512> text(error_text(error.code()));
+  if (!error.context().empty()) {
+    text.append(": ");
+    text.append(error.context());
   }
-  if (native_errno_ != 0) {
+  if (error.native_errno() != 0) {
     char buffer[128];
-    text += " (";
-    text += ::strerror_r(native_errno_, buffer, sizeof(buffer));
-    text += ")";
+    text.append(" (");
+    text.append(::strerror_r(error.native_errno(), buffer, sizeof(buffer)));
+    text.append(")");
   }
   return text;
 }
+
+std::string Error::message() const { return base::error_line(*this).string(); }
 
 }  // namespace orbite

@@ -30,8 +30,10 @@ class SlotMap {
       free_.pop_back();
     } else if (slots_.size() < slots_max_ && slots_.size() < UINT32_MAX) {
       index = static_cast<std::uint32_t>(slots_.size());
+      if (free_.capacity() <= slots_.size()) {
+        free_.reserve(2 * slots_.size() + 1);  // so that take() never allocates
+      }
       slots_.emplace_back();
-      free_.reserve(slots_.size());  // so that take() never allocates
     } else {
       ++refused_;
       return fail(ErrorCode::kBudgetExhausted, "%s: all %llu are in use (%s)", what_,

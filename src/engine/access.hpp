@@ -32,8 +32,7 @@ class EngineAccess {
     if (impl.worker_ends()) {
       return base::kSecond;
     }
-    impl.take_events(0);
-    const base::Nanoseconds sleep_ns = impl.look_for_work();
+    const base::Nanoseconds sleep_ns = impl.turn_worker(0);
     if (impl.worker_ends()) {
       impl.end_worker();
     }

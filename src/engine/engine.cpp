@@ -24,6 +24,16 @@ std::array<std::atomic<std::uint64_t>, policy::kTransportKinds>& route_counts() 
   return counts;
 }
 
+/// What there was no memory for is refused, with nothing changed by it.
+template <typename Call>
+auto guarded(const char* what, Call call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kOutOfMemory, "%s", what);
+  }
+}
+
 }  // namespace
 
 void count_route(policy::TransportKind transport) noexcept {
@@ -98,7 +108,7 @@ TransferEngine::~TransferEngine() {
 }
 
 Result<Handle> TransferEngine::register_memory(const MemoryDescriptor& memory) {
-  return impl_->register_memory(memory);
+  return guarded("register memory", [&] { return impl_->register_memory(memory); });
 }
 
 Result<RegistrationState> TransferEngine::deregister_memory(Handle registration) {
@@ -112,28 +122,32 @@ Result<RegistrationState> TransferEngine::registration_state(Handle registration
 }
 
 Result<std::vector<std::uint8_t>> TransferEngine::export_memory(Handle registration) const {
-  return impl_->export_memory(registration);
+  return guarded("export memory", [&] { return impl_->export_memory(registration); });
 }
 
 const std::vector<std::uint8_t>& TransferEngine::connection_blob() const noexcept {
   return impl_->connection_blob;
 }
 
-Result<Handle> TransferEngine::self_peer() { return impl_->self_peer(); }
+Result<Handle> TransferEngine::self_peer() {
+  return guarded("self peer", [&] { return impl_->self_peer(); });
+}
 
 Result<Handle> TransferEngine::import_peer(std::string_view name,
                                            std::span<const std::uint8_t> blob) {
-  return impl_->import_peer(name, blob);
+  return guarded("import peer", [&] { return impl_->import_peer(name, blob); });
 }
 
 Result<void> TransferEngine::connect_peer(Handle peer, std::uint64_t timeout_ns) {
-  return impl_->connect_peer(peer, timeout_ns);
+  return guarded("connect peer", [&] { return impl_->connect_peer(peer, timeout_ns); });
 }
 
-Result<void> TransferEngine::retire_peer(Handle peer) { return impl_->retire_peer(peer); }
+Result<void> TransferEngine::retire_peer(Handle peer) {
+  return guarded("retire peer", [&] { return impl_->retire_peer(peer); });
+}
 
 Result<void> TransferEngine::confirm_peer_fenced(Handle peer) {
-  return impl_->confirm_peer_fenced(peer);
+  return guarded("confirm peer fenced", [&] { return impl_->confirm_peer_fenced(peer); });
 }
 
 Result<void> TransferEngine::confirm_epoch_fenced(const std::array<std::uint8_t, 16>& epoch) {
@@ -146,35 +160,47 @@ std::vector<UnresolvedPeer> TransferEngine::unresolved_peers() const {
 
 Result<Handle> TransferEngine::import_range(Handle peer, std::span<const std::uint8_t> blob,
                                             std::uint64_t address, std::uint64_t length) {
-  return impl_->import_range(peer, blob, address, length);
+  return guarded("import range", [&] { return impl_->import_range(peer, blob, address, length); });
 }
 
 Result<Handle> TransferEngine::local_range(Handle registration) {
-  return impl_->local_range(registration);
+  return guarded("local range", [&] { return impl_->local_range(registration); });
 }
 
-Result<void> TransferEngine::release_range(Handle range) { return impl_->release_range(range); }
+Result<void> TransferEngine::release_range(Handle range) {
+  return guarded("release range", [&] { return impl_->release_range(range); });
+}
 
 Result<Handle> TransferEngine::prepare(const PrepareOptions& options) {
-  return impl_->prepare(options);
+  return guarded("prepare", [&] { return impl_->prepare(options); });
 }
 
 Result<Outcome> TransferEngine::post(Handle request, const PostOptions& options) {
-  return impl_->post(request, options);
+  return guarded("post", [&] { return impl_->post(request, options); });
 }
 
-Result<Outcome> TransferEngine::check(Handle request) { return impl_->check(request); }
+Result<Outcome> TransferEngine::check(Handle request) {
+  return guarded("check", [&] { return impl_->check(request); });
+}
 
-Result<Outcome> TransferEngine::query(Handle request) const { return impl_->query(request); }
+Result<Outcome> TransferEngine::query(Handle request) const {
+  return guarded("query", [&] { return impl_->query(request); });
+}
 
-Result<void> TransferEngine::cancel(Handle request) { return impl_->cancel(request); }
+Result<void> TransferEngine::cancel(Handle request) {
+  return guarded("cancel", [&] { return impl_->cancel(request); });
+}
 
-Result<void> TransferEngine::release(Handle request) { return impl_->release(request); }
+Result<void> TransferEngine::release(Handle request) {
+  return guarded("release", [&] { return impl_->release(request); });
+}
 
-Result<void> TransferEngine::abandon(Handle request) { return impl_->abandon(request); }
+Result<void> TransferEngine::abandon(Handle request) {
+  return guarded("abandon", [&] { return impl_->abandon(request); });
+}
 
 Result<void> TransferEngine::send_notification(Handle peer, std::span<const std::uint8_t> message) {
-  return impl_->send_notification(peer, message);
+  return guarded("send notification", [&] { return impl_->send_notification(peer, message); });
 }
 
 std::optional<Notification> TransferEngine::receive_notification() {

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/assert.hpp"
+#include "base/at_exit.hpp"
+#include "base/error_line.hpp"
 #include "base/log.hpp"
 #include "base/planted.hpp"
 #include "engine/process.hpp"
@@ -104,7 +107,7 @@ Result<void> TransferEngine::Impl::start() {
   base::log(base::LogLevel::kInfo, "engine '%.64s' of epoch %s %s%s", options.name.c_str(),
             base::to_hex(epoch_.bytes).c_str(),
             tcp_ != nullptr ? "listens on " : "does not listen: ",
-            tcp_ != nullptr ? tcp_->listening().text().c_str() : tcp_unavailable_.c_str());
+            tcp_ != nullptr ? tcp_->listening().line().c_str() : tcp_unavailable_.c_str());
   return {};
 }
 
@@ -255,10 +258,11 @@ Result<void> TransferEngine::Impl::connect_peer(Handle handle, std::uint64_t tim
     ORBITE_TRY(check_usable());
     ++waiting_for_worker_;  // which does not end while somebody waits for it
   }
-  auto connected = connect_and_verify(handle, timeout_ns);
-  const std::lock_guard lock(active_mutex_);
-  --waiting_for_worker_;
-  return connected;
+  const base::AtExit waits_no_more([this] {
+    const std::lock_guard lock(active_mutex_);
+    --waiting_for_worker_;
+  });
+  return connect_and_verify(handle, timeout_ns);
 }
 
 Result<void> TransferEngine::Impl::connect_and_verify(Handle handle, std::uint64_t timeout_ns) {
@@ -508,7 +512,8 @@ Result<Outcome> TransferEngine::Impl::post(Handle handle, const PostOptions& pos
 
 /// The only way into the planner. The execution is active before anything of it can complete, and
 /// before a close, or an operator who declares its peer fenced, looks for those to stop:
-/// kEngineClosing or kPeerRetired when it comes later.
+/// kEngineClosing or kPeerRetired when it comes later. When there is no memory for it, it throws
+/// and nothing of it has happened; once it is active, nothing here can fail.
 Result<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::launch(
     transfer::Execution::Options launch_options) {
   launch_options.on_terminal = [this](transfer::Execution& done) { on_terminal(done); };
@@ -518,15 +523,11 @@ Result<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::launch(
     const std::lock_guard lock(active_mutex_);
     ORBITE_TRY(check_usable());
     ORBITE_TRY(execution->peer().check_live());
-    execution->set_number(next_execution_++);
-    active_.emplace(execution->number(), execution);
-    ++active_of_link_[execution->peer().link()];
+    is_next_deadline =
+        execution->deadline_ns() != 0 && execution->deadline_ns() < active_.next_deadline_ns();
+    active_.add(execution);
     if (execution->prepared() != nullptr) {
       counters_of(*execution).count_posted();
-    }
-    if (execution->deadline_ns() != 0) {
-      is_next_deadline = deadlines_.emplace(execution->deadline_ns(), execution->number()).first ==
-                         deadlines_.begin();
     }
   }
   transfer::Flow& flow = flow_of(execution->peer());
@@ -538,12 +539,19 @@ Result<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::launch(
   return execution;
 }
 
-void TransferEngine::Impl::drive(const transfer::Execution& execution, transfer::WorkLimit limit) {
+/// What moves bytes ends a slice for which it has no memory; whatever else asks for some is left to
+/// the worker: the execution is posted, and its caller must learn of it.
+void TransferEngine::Impl::drive(const transfer::Execution& execution,
+                                 transfer::WorkLimit limit) noexcept {
   if (execution.route().transport == policy::TransportKind::kLocal) {
     // Relaxed: a hint to the worker that somebody is at it.
     local_caller_ns_.store(clock.now_ns(), std::memory_order_relaxed);
   }
-  transport_of(execution).drive(flow_of(execution.peer()), limit, transfer::Driver::kCaller);
+  try {
+    transport_of(execution).drive(flow_of(execution.peer()), limit, transfer::Driver::kCaller);
+  } catch (const std::bad_alloc&) {
+    wake_worker();
+  }
   if (!execution.terminal() && ((tcp_ != nullptr && tcp_->needs_worker()) ||
                                 execution.route().transport == policy::TransportKind::kLocal)) {
     wake_worker();
@@ -586,13 +594,36 @@ Result<Outcome> TransferEngine::Impl::query(Handle handle) const {
 void TransferEngine::Impl::stop_executions(
     std::span<const std::shared_ptr<transfer::Execution>> executions, ErrorCode code) {
   for (const auto& execution : executions) {
-    execution->stop(code);
-    planner_.forget(flow_of(execution->peer()), *execution);
+    stop_planning(*execution, code);
   }
   for (const auto& execution : executions) {
-    if (!execution->terminal()) {
-      transport_of(*execution).drop_unposted(flow_of(execution->peer()), *execution);
-    }
+    drop_unposted(*execution);
+  }
+}
+
+/// The same for all that are active, without memory for a list of them. What becomes active
+/// meanwhile may be missed.
+void TransferEngine::Impl::stop_all_active(ErrorCode code) {
+  const auto after = [this](const std::shared_ptr<transfer::Execution>& last) {
+    const std::lock_guard lock(active_mutex_);
+    return active_.after(last == nullptr ? 0 : last->number());
+  };
+  for (auto next = after(nullptr); next != nullptr; next = after(next)) {
+    stop_planning(*next, code);
+  }
+  for (auto next = after(nullptr); next != nullptr; next = after(next)) {
+    drop_unposted(*next);
+  }
+}
+
+void TransferEngine::Impl::stop_planning(transfer::Execution& execution, ErrorCode code) {
+  execution.stop(code);
+  planner_.forget(flow_of(execution.peer()), execution);
+}
+
+void TransferEngine::Impl::drop_unposted(transfer::Execution& execution) {
+  if (!execution.terminal()) {
+    transport_of(execution).drop_unposted(flow_of(execution.peer()), execution);
   }
 }
 
@@ -669,7 +700,7 @@ Result<void> TransferEngine::Impl::send_notification(Handle handle,
 
 // ---- Ends of executions
 
-void TransferEngine::Impl::on_terminal(transfer::Execution& execution) {
+void TransferEngine::Impl::on_terminal(transfer::Execution& execution) noexcept {
   const Outcome outcome = execution.outcome();
   const bool notified = execution.notification().has_value();
   switch (outcome.logical) {
@@ -696,7 +727,7 @@ void TransferEngine::Impl::on_terminal(transfer::Execution& execution) {
       } else {
         base::log(base::LogLevel::kWarn, "notification to peer '%.64s' not delivered: %s",
                   execution.peer().name().c_str(),
-                  Error(outcome.code, outcome.native_errno).message().c_str());
+                  base::error_line(Error(outcome.code, outcome.native_errno)).c_str());
       }
       break;
     case Logical::kNone:
@@ -704,17 +735,7 @@ void TransferEngine::Impl::on_terminal(transfer::Execution& execution) {
   }
   std::shared_ptr<transfer::Execution> last;  // released outside the lock
   const std::lock_guard lock(active_mutex_);
-  const auto found = active_.find(execution.number());
-  ORBITE_CHECK(found != active_.end());
-  last = std::move(found->second);
-  active_.erase(found);
-  const auto of_link = active_of_link_.find(execution.peer().link());
-  if (--of_link->second == 0) {
-    active_of_link_.erase(of_link);
-  }
-  if (execution.deadline_ns() != 0) {
-    deadlines_.erase({execution.deadline_ns(), execution.number()});
-  }
+  last = active_.remove(execution);
   ++changes_;
   changed_.notify_all();
 }
@@ -723,8 +744,8 @@ std::vector<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::active_e
   const std::lock_guard lock(active_mutex_);
   std::vector<std::shared_ptr<transfer::Execution>> executions;
   executions.reserve(active_.size());
-  for (const auto& [number, execution] : active_) {
-    executions.push_back(execution);
+  for (auto next = active_.after(0); next != nullptr; next = active_.after(next->number())) {
+    executions.push_back(next);
   }
   return executions;
 }

@@ -6,13 +6,12 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <span>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "base/slot_map.hpp"
+#include "engine/active_executions.hpp"
 #include "engine/environment.hpp"
 #include "engine/spin.hpp"
 #include "memory/registry.hpp"
@@ -133,10 +132,13 @@ class TransferEngine::Impl {
   Result<std::vector<memory::RangeLoan>> take_loans(const transfer::Prepared& prepared);
   Result<void> check_repostable(const Request& request) const;
   Result<std::shared_ptr<transfer::Execution>> launch(transfer::Execution::Options options);
-  void drive(const transfer::Execution& execution, transfer::WorkLimit limit);
+  void drive(const transfer::Execution& execution, transfer::WorkLimit limit) noexcept;
   void stop_executions(std::span<const std::shared_ptr<transfer::Execution>> executions,
                        ErrorCode code);
-  void on_terminal(transfer::Execution& execution);
+  void stop_all_active(ErrorCode code);
+  void stop_planning(transfer::Execution& execution, ErrorCode code);
+  void drop_unposted(transfer::Execution& execution);
+  void on_terminal(transfer::Execution& execution) noexcept;
   [[nodiscard]] transfer::Transport& transport_of(const transfer::Execution& execution) const {
     return *planner_.transport(execution.route().transport);
   }
@@ -154,7 +156,9 @@ class TransferEngine::Impl {
   [[nodiscard]] Telemetry::Gauges gauge_telemetry() const;
 
   void run_worker();
-  // One turn of the worker's loop.
+  /// One turn of the worker: the events that come within `sleep_ns`, then what is due. Returns how
+  /// long to sleep at most.
+  base::Nanoseconds turn_worker(base::Nanoseconds sleep_ns) noexcept;
   [[nodiscard]] bool worker_ends() const noexcept {
     return stop_worker_.load(std::memory_order_acquire);
   }
@@ -192,18 +196,9 @@ class TransferEngine::Impl {
 
   base::SlotMap<Request> requests_;
 
-  // Executions posted and not terminal: what close waits for, and what keeps an abandoned one
-  // alive.
   mutable std::mutex active_mutex_;
   std::condition_variable changed_;
-  /// By their numbers, so that what is done to all of them is done in the same order in equal runs.
-  std::unordered_map<std::uint64_t, std::shared_ptr<transfer::Execution>> active_;
-  std::uint64_t next_execution_ = 1;
-  /// How many of them go to each peer.
-  std::unordered_map<const peer::Link*, std::size_t> active_of_link_;
-  /// Deadlines that have not come, of active_. An entry goes when it comes: each execution is
-  /// stopped by its deadline once.
-  std::set<std::pair<base::Nanoseconds, std::uint64_t>> deadlines_;
+  ActiveExecutions active_;
   std::uint32_t waiting_for_worker_ = 0;  ///< callers whose wait the worker ends
   std::uint32_t closers_ = 0;             ///< callers that wait in close()
   std::uint64_t changes_ = 0;             ///< rises with each notification of changed_
@@ -223,6 +218,7 @@ class TransferEngine::Impl {
   std::atomic<bool> work_left_{false};
   std::atomic<base::Nanoseconds> local_caller_ns_{0};
   base::Nanoseconds next_tick_ns_ = 0;  ///< the worker's
+  bool memory_was_short_ = false;       ///< the worker's
   SpinPolicy spin_;                     ///< the worker's
   std::atomic<std::uint32_t> worker_boost_{0};
   std::thread worker_;

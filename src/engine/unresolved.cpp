@@ -21,7 +21,7 @@ void add_trouble(const transport::tcp::Trouble& trouble, base::Nanoseconds now_n
   if (unresolved.address.empty() || lasts_ns > unresolved.duration_ns) {
     unresolved.code = trouble.code;
     unresolved.native_errno = trouble.native_errno;
-    unresolved.address = trouble.address;
+    unresolved.address = trouble.address.text();
     unresolved.duration_ns = lasts_ns;
   }
 }

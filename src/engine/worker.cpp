@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <new>
+#include <utility>
 
+#include "base/at_exit.hpp"
 #include "base/log.hpp"
 #include "engine/impl.hpp"
 
@@ -14,6 +17,8 @@ constexpr base::Nanoseconds kTickPeriod = 100 * base::kMicrosecond;
 constexpr base::Nanoseconds kCloseTick = base::kMillisecond;
 constexpr base::Nanoseconds kQuarantineTick = 100 * base::kMillisecond;
 constexpr base::Nanoseconds kIdleSleep = base::kSecond;
+/// After a turn that had no memory for its work.
+constexpr base::Nanoseconds kMemoryPause = base::kMillisecond;
 
 }  // namespace
 
@@ -29,10 +34,29 @@ void TransferEngine::Impl::wake_worker() noexcept {
 }
 
 void TransferEngine::Impl::run_worker() {
+  base::Nanoseconds sleep_ns = 0;
   while (!worker_ends()) {
-    take_events(look_for_work());
+    sleep_ns = turn_worker(sleep_ns);
   }
   end_worker();
+}
+
+/// Nothing may be thrown at the worker: what had no memory is found again at its next look, soon.
+base::Nanoseconds TransferEngine::Impl::turn_worker(base::Nanoseconds sleep_ns) noexcept {
+  try {
+    take_events(sleep_ns);
+    const base::Nanoseconds next_ns = look_for_work();
+    memory_was_short_ = false;
+    return next_ns;
+  } catch (const std::bad_alloc&) {
+    if (!std::exchange(memory_was_short_, true)) {
+      base::log(base::LogLevel::kError, "engine '%.64s': no memory for its own work",
+                options.name.c_str());
+    }
+    worker_sleeps_.store(false, std::memory_order_seq_cst);
+    next_tick_ns_ = 0;
+    return kMemoryPause;
+  }
 }
 
 /// Does what is due and announces that the worker sleeps. Returns how long at most.
@@ -127,22 +151,29 @@ base::Nanoseconds TransferEngine::Impl::work_once(base::Nanoseconds now_ns) {
   return sleep_ns;
 }
 
-/// Returns the time to the next deadline.
+/// Returns the time to the next deadline. All whose deadline has come are stopped first, as in
+/// stop_executions().
 base::Nanoseconds TransferEngine::Impl::expire_deadlines(base::Nanoseconds now_ns) {
-  std::vector<std::shared_ptr<transfer::Execution>> expired;
-  base::Nanoseconds left_ns = kIdleSleep;
-  {
+  ActiveExecutions::Deadline last{};
+  const auto next_due = [&] {
     const std::lock_guard lock(active_mutex_);
-    while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns) {
-      expired.push_back(active_.at(deadlines_.begin()->second));
-      deadlines_.erase(deadlines_.begin());
-    }
-    if (!deadlines_.empty()) {
-      left_ns = deadlines_.begin()->first - now_ns;
-    }
+    return active_.due_after(last, now_ns);
+  };
+  for (auto due = next_due(); due != nullptr; due = next_due()) {
+    last = {due->deadline_ns(), due->number()};
+    stop_planning(*due, ErrorCode::kDeadlineExceeded);
   }
-  stop_executions(expired, ErrorCode::kDeadlineExceeded);
-  return left_ns;
+  last = {};
+  for (auto due = next_due(); due != nullptr; due = next_due()) {
+    {
+      const std::lock_guard lock(active_mutex_);
+      active_.forget_deadline(*due);
+    }
+    drop_unposted(*due);
+  }
+  const std::lock_guard lock(active_mutex_);
+  const base::Nanoseconds next_ns = active_.next_deadline_ns();
+  return next_ns == UINT64_MAX ? kIdleSleep : next_ns - now_ns;
 }
 
 /// The worker's part of a close. Served lanes end between two frames, so that no peer is cut off in
@@ -199,7 +230,7 @@ CloseStatus TransferEngine::Impl::close_status() const {
     served_ended = served_ended_;
     listening_ended = listening_ended_;
     status.executions_unresolved = static_cast<std::uint32_t>(active_.size());
-    status.peers_unresolved = static_cast<std::uint32_t>(active_of_link_.size());
+    status.peers_unresolved = static_cast<std::uint32_t>(active_.peers());
   }
   status.registrations_unresolved =
       static_cast<std::uint32_t>(counts.live + counts.fenced + counts.unquiesced);
@@ -219,7 +250,7 @@ CloseStatus TransferEngine::Impl::close_status() const {
 
 /// At the first call. Everything that was launched before is stopped; what comes later is refused.
 void TransferEngine::Impl::begin_close() {
-  std::vector<std::shared_ptr<transfer::Execution>> executions;
+  std::size_t under_way = 0;
   {
     const std::lock_guard lock(active_mutex_);
     if (closing_.load(std::memory_order_relaxed)) {
@@ -227,18 +258,16 @@ void TransferEngine::Impl::begin_close() {
     }
     // Release: pairs with the acquire in check_usable().
     closing_.store(true, std::memory_order_release);
-    for (const auto& [number, execution] : active_) {
-      executions.push_back(execution);
-    }
+    under_way = active_.size();
   }
   base::log(base::LogLevel::kInfo, "engine '%.64s' closes, %zu executions are under way",
-            options.name.c_str(), executions.size());
+            options.name.c_str(), under_way);
   if (tcp_ != nullptr) {
     tcp_->end_waits();
   }
   peers.retire_all();
   registry.fence_all();
-  stop_executions(executions, ErrorCode::kCanceled);
+  stop_all_active(ErrorCode::kCanceled);
 }
 
 CloseStatus TransferEngine::Impl::close(std::uint64_t timeout_ns) {
@@ -248,6 +277,10 @@ CloseStatus TransferEngine::Impl::close(std::uint64_t timeout_ns) {
     const std::lock_guard lock(active_mutex_);
     ++closers_;
   }
+  const base::AtExit closes_no_more([this] {
+    const std::lock_guard lock(active_mutex_);
+    --closers_;
+  });
   // Also for whoever only observes: the next phase may need no more than a look of the worker.
   wake_worker();
   registry.reap();
@@ -267,8 +300,6 @@ CloseStatus TransferEngine::Impl::close(std::uint64_t timeout_ns) {
     status = close_status();
     now_ns = clock.now_ns();
   }
-  const std::lock_guard lock(active_mutex_);
-  --closers_;
   return status;
 }
 

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <list>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/result.hpp"
@@ -34,7 +33,8 @@ class Mailbox {
   };
   Mailbox(Limits limits, telemetry::Counters& counters) : limits_(limits), counters_(counters) {}
 
-  /// kInvalidArgument for a message over its limit, kBudgetExhausted when it does not fit.
+  /// kInvalidArgument for a message over its limit, kBudgetExhausted when it does not fit,
+  /// kOutOfMemory when there is none for it; then nothing is dropped for it either.
   Result<void> deliver(std::string_view sender, std::span<const std::uint8_t> message);
 
   struct Sizes {
@@ -52,8 +52,16 @@ class Mailbox {
   using Messages = std::list<Message>;
   /// Of a sender with messages.
   struct Sender {
-    std::deque<Messages::iterator> messages;  ///< oldest first
-    std::uint64_t bytes = 0;                  ///< sum of cost() over them
+    std::list<Messages::iterator> messages;  ///< oldest first
+    std::uint64_t bytes = 0;                 ///< sum of cost() over them
+  };
+  using Senders = std::map<std::string, Sender>;
+  /// A message and its nodes in all lists, made beforehand.
+  struct Entry {
+    explicit Entry(Message message);
+    Messages message;
+    std::list<Messages::iterator> place;
+    Senders sender;
   };
 
   /// What a message costs beyond its bytes, so that empty ones are not free.
@@ -62,18 +70,19 @@ class Mailbox {
     return message.sender.size() + message.bytes.size() + kOverheadBytes;
   }
 
+  Result<void> deliver_entry(Message message);
   // All of these with mutex_ held.
   [[nodiscard]] std::uint64_t held_by(const std::string& sender) const;
   [[nodiscard]] bool fits(const std::string& sender, std::uint64_t needed) const;
   void drop_for(const std::string& sender, std::uint64_t needed);
-  Message remove_oldest_of(const std::string& sender);
-  void append(Message message);
+  Message remove_oldest_of(Senders::iterator from) noexcept;
+  void append(Entry entry) noexcept;
 
   const Limits limits_;
   telemetry::Counters& counters_;
   mutable std::mutex mutex_;
   Messages messages_;
-  std::unordered_map<std::string, Sender> senders_;
+  Senders senders_;
   std::uint64_t bytes_ = 0;  ///< sum of cost() over messages_
   bool drained_ever_ = false;
 };

@@ -25,8 +25,15 @@ Result<Handle> SegmentManager::add(std::shared_ptr<Peer> peer, std::shared_ptr<P
   const std::lock_guard lock(mutex_);
   ORBITE_TRY(peer->check_live());
   ORBITE_ASSIGN_OR_RETURN(const Handle handle, handles_.insert(peer));
-  Named& named = by_name_[peer->name()];
-  if (named.peer != nullptr && named.peer != peer) {
+  auto found = by_name_.end();
+  try {
+    found = by_name_.try_emplace(peer->name(), Named{peer, 0}).first;
+  } catch (...) {
+    static_cast<void>(handles_.take(handle));
+    throw;
+  }
+  Named& named = found->second;
+  if (named.peer != peer) {
     named.peer->retire();
     replaced = std::move(named.peer);
     named.handles = 0;

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/clock.hpp"
+#include "base/fixed_text.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
 
@@ -36,7 +37,10 @@ class SocketAddress {
   [[nodiscard]] const std::array<std::uint8_t, 16>& bytes() const noexcept { return bytes_; }
   [[nodiscard]] bool is_loopback() const noexcept;  ///< 127/8, ::1, and 127/8 mapped into IPv6
   [[nodiscard]] bool is_any() const noexcept;
-  [[nodiscard]] std::string text() const;  ///< "10.0.0.1:99", "[::1]:99"
+  /// "10.0.0.1:99", "[::1]:99"
+  [[nodiscard]] std::string text() const { return line().string(); }
+  /// text() without memory of its own.
+  [[nodiscard]] base::FixedText<64> line() const noexcept;
   friend bool operator==(const SocketAddress&, const SocketAddress&) = default;
 
  private:

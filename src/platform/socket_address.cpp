@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "platform/network.hpp"
@@ -83,14 +84,19 @@ bool SocketAddress::is_any() const noexcept {
   return family_ != 0 && std::all_of(bytes_.begin(), bytes_.end(), [](auto b) { return b == 0; });
 }
 
-std::string SocketAddress::text() const {
+base::FixedText<64> SocketAddress::line() const noexcept {
   char literal[INET6_ADDRSTRLEN] = {};
   if (family_ == 0 || ::inet_ntop(family_ == 4 ? AF_INET : AF_INET6, bytes_.data(), literal,
                                   sizeof(literal)) == nullptr) {
-    return "unset";
+    return {"unset"};
   }
-  const std::string host = family_ == 4 ? std::string(literal) : "[" + std::string(literal) + "]";
-  return host + ":" + std::to_string(port_);
+  char port[16] = {};
+  std::snprintf(port, sizeof(port), ":%u", unsigned{port_});
+  base::FixedText<64> text(family_ == 4 ? "" : "[");
+  text.append(literal);
+  text.append(family_ == 4 ? "" : "]");
+  text.append(port);
+  return text;
 }
 
 }  // namespace orbite::platform

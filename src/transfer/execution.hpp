@@ -165,10 +165,14 @@ class Execution : public std::enable_shared_from_this<Execution> {
 
  private:
   friend class Planner;
-  /// In one queue of the planner at most, under that queue's lock.
+  using Queue = std::list<std::shared_ptr<Execution>>;
+  /// The node with which it stands in a queue of the planner, in one at most, made beforehand:
+  /// neither entering nor leaving a queue can fail. It owns the execution while that is queued.
+  /// Under the queue's lock.
   struct Place {
-    policy::QosClass qos;
-    std::list<std::shared_ptr<Execution>>::iterator at;
+    Queue home = Queue(1);
+    const Queue::iterator at = home.begin();
+    std::optional<policy::QosClass> queued_in;
   };
 
   bool cut_slice(const SliceLimits& limits, Slice& slice);
@@ -205,7 +209,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
   ErrorCode code_ = ErrorCode::kOk;
   std::int32_t native_errno_ = 0;
 
-  std::optional<Place> place_;  ///< the planner's
+  Place place_;  ///< the planner's
 
   std::atomic<bool> stopped_{false};
   std::atomic<bool> terminal_{false};

@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <new>
 
 #include "base/assert.hpp"
 #include "transfer/transport.hpp"
 
 namespace orbite::transfer {
 
-Slice& Planner::acquire_slice() {
+Slice* Planner::acquire_slice() noexcept {
   const std::lock_guard lock(slab_mutex_);
   if (free_ == nullptr) {
-    slab_.emplace_back();
-    free_ = &slab_.back();
-    free_->next = nullptr;
+    try {
+      free_ = &slab_.emplace_back();
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
   }
-  Slice& slice = *free_;
-  free_ = slice.next;
-  slice.next = nullptr;
+  Slice* const slice = free_;
+  free_ = slice->next;
+  slice->next = nullptr;
   ++out_;
   return slice;
 }
 
-void Planner::recycle_slice(Slice& slice) {
+void Planner::recycle_slice(Slice& slice) noexcept {
   // Outside the lock: it may be the last owner of the execution.
   const std::shared_ptr<Execution> execution = std::move(slice.execution);
   const std::lock_guard lock(slab_mutex_);
@@ -35,7 +38,7 @@ std::size_t Planner::slices_out() const {
   return out_;
 }
 
-void Planner::enqueue(Flow& flow, std::shared_ptr<Execution> execution) {
+void Planner::enqueue(Flow& flow, std::shared_ptr<Execution> execution) noexcept {
   const policy::QosClass qos = execution->next_qos();
   auto& waiting = flow.waiting_[static_cast<std::size_t>(qos)];
   const std::lock_guard lock(flow.mutex_);
@@ -44,22 +47,26 @@ void Planner::enqueue(Flow& flow, std::shared_ptr<Execution> execution) {
   if (execution->stopped()) {
     return;
   }
-  ORBITE_CHECK(!execution->place_.has_value());
-  Execution& entered = *execution;
-  entered.place_ = Execution::Place{qos, waiting.insert(waiting.end(), std::move(execution))};
+  Execution::Place& place = execution->place_;
+  ORBITE_CHECK(!place.queued_in.has_value());
+  place.queued_in = qos;
+  waiting.splice(waiting.end(), place.home);
+  *place.at = std::move(execution);
 }
 
-/// Under flow.mutex_.
-void Planner::leave_queue(Flow& flow, Execution& execution) {
-  const Execution::Place place = *execution.place_;
-  execution.place_.reset();
-  flow.waiting_[static_cast<std::size_t>(place.qos)].erase(place.at);
+/// Under flow.mutex_. Returns what the queue owned.
+std::shared_ptr<Execution> Planner::leave_queue(Flow& flow, Execution& execution) noexcept {
+  Execution::Place& place = execution.place_;
+  auto& waiting = flow.waiting_[static_cast<std::size_t>(*place.queued_in)];
+  place.queued_in.reset();
+  place.home.splice(place.home.end(), waiting, place.at);
+  return std::move(*place.at);
 }
 
 void Planner::forget(Flow& flow, Execution& execution) {
   const std::shared_ptr<Execution> last = execution.shared_from_this();  // released after the lock
   const std::lock_guard lock(flow.mutex_);
-  if (execution.place_.has_value()) {
+  if (execution.place_.queued_in.has_value()) {
     leave_queue(flow, execution);
   }
 }
@@ -71,27 +78,30 @@ bool Planner::waiting(Flow& flow) {
 }
 
 /// Under flow.mutex_. False when there is nothing to hand out or no room for it.
-bool Planner::hand_out_next(Transport& transport, Flow& flow, std::size_t qos, Slice*& refused) {
+bool Planner::hand_out_next(Transport& transport, Flow& flow, std::size_t qos, Leftover& leftover) {
   auto& waiting = flow.waiting_[qos];
   while (!waiting.empty()) {
     if (!transport.has_room(flow, static_cast<policy::QosClass>(qos))) {
       return false;
     }
-    Slice& slice = acquire_slice();
-    if (!waiting.front()->next_slice(transport.slice_limits(), slice)) {
-      recycle_slice(slice);
+    Slice* const slice = acquire_slice();
+    if (slice == nullptr) {
+      leftover.starved = leave_queue(flow, *waiting.front());
+      return true;
+    }
+    if (!waiting.front()->next_slice(transport.slice_limits(), *slice)) {
+      recycle_slice(*slice);
       leave_queue(flow, *waiting.front());
       continue;
     }
     if (!waiting.front()->has_unplanned()) {
       leave_queue(flow, *waiting.front());
     }
-    if (auto accepted = transport.submit(flow, slice); !accepted) {
-      // Reported by the caller, outside the lock.
-      refused = &slice;
-      slice.execution->complete_slice(
-          slice, SliceResult{accepted.error().code(), accepted.error().native_errno(), 0,
-                             RemoteEffect::kNone, false});
+    if (auto accepted = transport.submit(flow, *slice); !accepted) {
+      leftover.refused = slice;
+      slice->execution->complete_slice(
+          *slice, SliceResult{accepted.error().code(), accepted.error().native_errno(), 0,
+                              RemoteEffect::kNone, false});
     }
     return true;
   }
@@ -113,13 +123,17 @@ void Planner::pump(Transport& transport, Flow& flow) {
   for (std::size_t qos = 0; qos < policy::kQosClasses; ++qos) {
     bool more = true;
     while (more) {
-      Slice* refused = nullptr;
+      Leftover leftover;
       {
         const std::lock_guard lock(flow.mutex_);
-        more = hand_out_next(transport, flow, qos, refused);
+        more = hand_out_next(transport, flow, qos, leftover);
       }
-      if (refused != nullptr) {
-        RefusedPath(*this).retire_refused(*refused);
+      if (leftover.refused != nullptr) {
+        RefusedPath(*this).retire_refused(*leftover.refused);
+      }
+      if (leftover.starved != nullptr) {
+        // Its slices that wait in the transport are dropped there, as those of any stopped one.
+        leftover.starved->stop(ErrorCode::kOutOfMemory);
       }
     }
   }

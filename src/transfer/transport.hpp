@@ -46,6 +46,9 @@ class Flow : public peer::Link {
   /// Of the pools that peers share: this peer's part.
   [[nodiscard]] PeerShares& shares() noexcept { return shares_; }
 
+  /// Executions of it that are not terminal. Under the engine's mutex of those.
+  std::size_t active = 0;
+
  private:
   friend class Planner;
   PeerShares shares_;
@@ -120,9 +123,10 @@ class Transport {
 class Planner {
  public:
   /// Takes its place in the queue of its next slice's class, unless it is stopped; nothing is
-  /// handed out before pump().
-  void enqueue(Flow& flow, std::shared_ptr<Execution> execution);
-  /// Hands out what the transport has room for.
+  /// handed out before pump(). Cannot fail: what is admitted is queued.
+  void enqueue(Flow& flow, std::shared_ptr<Execution> execution) noexcept;
+  /// Hands out what the transport has room for. An execution for whose slice there is no memory
+  /// fails with kOutOfMemory.
   void pump(Transport& transport, Flow& flow);
   /// Takes a stopped execution out of the queue, at a cost that does not grow with it.
   void forget(Flow& flow, Execution& execution);
@@ -136,14 +140,20 @@ class Planner {
     return transports_[static_cast<std::size_t>(kind)];
   }
 
-  Slice& acquire_slice();
-  void recycle_slice(Slice& slice);
+  /// nullptr: no memory for one.
+  Slice* acquire_slice() noexcept;
+  void recycle_slice(Slice& slice) noexcept;
   /// Slices handed out and not retired.
   [[nodiscard]] std::size_t slices_out() const;
 
  private:
-  bool hand_out_next(Transport& transport, Flow& flow, std::size_t qos, Slice*& refused);
-  static void leave_queue(Flow& flow, Execution& execution);
+  /// What hand_out_next() leaves to be ended outside the flow's lock.
+  struct Leftover {
+    Slice* refused = nullptr;            ///< by the transport
+    std::shared_ptr<Execution> starved;  ///< there was no memory for its next slice
+  };
+  bool hand_out_next(Transport& transport, Flow& flow, std::size_t qos, Leftover& leftover);
+  static std::shared_ptr<Execution> leave_queue(Flow& flow, Execution& execution) noexcept;
 
   std::array<Transport*, policy::kTransportKinds> transports_{};
 

@@ -47,7 +47,7 @@ class Conformance : public ::testing::TestWithParam<RigParam> {
     return rig_->caller().execute(std::move(prepared), rig_->peer(), route);
   }
   Result<transfer::Slice*> submit_next(transfer::Execution& execution) {
-    transfer::Slice& slice = rig_->caller().planner.acquire_slice();
+    transfer::Slice& slice = *rig_->caller().planner.acquire_slice();
     if (!execution.next_slice(rig_->transport().slice_limits(), slice)) {
       rig_->caller().planner.recycle_slice(slice);
       return nullptr;

@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "base/assert.hpp"
 
 namespace orbite::transport::local {
 namespace {
 
-constexpr std::size_t kQueueMax = 64;
+constexpr std::uint32_t kQueueMax = 64;
 
 }  // namespace
 
@@ -25,46 +24,43 @@ transfer::SliceLimits LocalTransport::slice_limits() const noexcept {
 
 bool LocalTransport::has_room(transfer::Flow& /*flow*/, policy::QosClass qos) {
   const std::lock_guard lock(mutex_);
-  return queue_[static_cast<std::size_t>(qos)].size() < kQueueMax;
+  return queue_[static_cast<std::size_t>(qos)].count() < kQueueMax;
 }
 
 Result<void> LocalTransport::submit(transfer::Flow& /*flow*/, transfer::Slice& slice) {
   const std::lock_guard lock(mutex_);
-  queue_[static_cast<std::size_t>(slice.qos)].push_back(&slice);
+  queue_[static_cast<std::size_t>(slice.qos)].push_back(slice);
   return {};
 }
 
 bool LocalTransport::busy() {
   const std::lock_guard lock(mutex_);
-  return std::any_of(queue_.begin(), queue_.end(), [](const auto& q) { return !q.empty(); });
+  return std::any_of(queue_.begin(), queue_.end(), [](const auto& q) { return q.count() > 0; });
 }
 
 void LocalTransport::drop_unposted(transfer::Flow& /*flow*/, const transfer::Execution& execution) {
-  std::vector<transfer::Slice*> dropped;
-  {
-    const std::lock_guard lock(mutex_);
-    for (auto& queue : queue_) {
-      std::erase_if(queue, [&](transfer::Slice* slice) {
-        const bool match = slice->execution.get() == &execution;
-        if (match) {
-          dropped.push_back(slice);
-        }
-        return match;
-      });
+  const auto of_it = [&](const transfer::Slice& slice) {
+    return slice.execution.get() == &execution;
+  };
+  for (auto& queue : queue_) {
+    transfer::Slice* slice = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      slice = queue.extract(of_it);
     }
-  }
-  for (transfer::Slice* const slice : dropped) {
-    complete(*slice, {ErrorCode::kCanceled, 0, 0, RemoteEffect::kNone, false});
-    retire(*slice);
+    while (slice != nullptr) {
+      transfer::Slice* const next = slice->next;
+      complete(*slice, {ErrorCode::kCanceled, 0, 0, RemoteEffect::kNone, false});
+      retire(*slice);
+      slice = next;
+    }
   }
 }
 
 transfer::Slice* LocalTransport::take_next() {
   const std::lock_guard lock(mutex_);
   for (auto& queue : queue_) {
-    if (!queue.empty()) {
-      transfer::Slice* const slice = queue.front();
-      queue.pop_front();
+    if (transfer::Slice* const slice = queue.pop_front(); slice != nullptr) {
       return slice;
     }
   }

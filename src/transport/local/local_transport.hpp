@@ -3,11 +3,11 @@
 
 #include <array>
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 
+#include "transfer/slice_queue.hpp"
 #include "transfer/transport.hpp"
 #include "wire/metadata.hpp"
 
@@ -64,7 +64,7 @@ class LocalTransport final : public transfer::Transport, private transfer::Compl
   const OnCopy on_copy_;
   const std::shared_ptr<LocalFlow> flow_ = std::make_shared<LocalFlow>();
   std::mutex mutex_;
-  std::array<std::deque<transfer::Slice*>, policy::kQosClasses> queue_;
+  std::array<transfer::SliceQueue, policy::kQosClasses> queue_;
 };
 
 }  // namespace orbite::transport::local

@@ -11,33 +11,6 @@ constexpr std::uint32_t kPendingSlicesMax = 256;
 
 }  // namespace
 
-void SliceQueue::push_back(transfer::Slice& slice) noexcept {
-  slice.next = nullptr;
-  if (tail_ == nullptr) {
-    head_ = &slice;
-  } else {
-    tail_->next = &slice;
-  }
-  tail_ = &slice;
-  bytes_ += slice.bytes;
-  ++count_;
-}
-
-transfer::Slice* SliceQueue::pop_front() noexcept {
-  transfer::Slice* const slice = head_;
-  if (slice == nullptr) {
-    return nullptr;
-  }
-  head_ = slice->next;
-  if (head_ == nullptr) {
-    tail_ = nullptr;
-  }
-  slice->next = nullptr;
-  bytes_ -= slice->bytes;
-  --count_;
-  return slice;
-}
-
 void DescribeCall::report(ErrorCode code) {
   const std::lock_guard lock(mutex_);
   if (!code_.has_value()) {
@@ -86,7 +59,7 @@ Channel::~Channel() = default;
 
 bool Channel::has_room(policy::QosClass qos) {
   const std::lock_guard lock(mutex_);
-  const SliceQueue& queue = pending_[static_cast<std::size_t>(qos)];
+  const transfer::SliceQueue& queue = pending_[static_cast<std::size_t>(qos)];
   // A lane takes its own share; here only enough waits that no lane ever runs dry.
   return queue.count() < kPendingSlicesMax &&
          queue.bytes() < environment_.config.tcp.lane_bytes_in_flight_max;
@@ -99,7 +72,7 @@ void Channel::push(transfer::Slice& slice) {
 
 transfer::Slice* Channel::pull(policy::QosClass qos, std::uint64_t bytes_max) {
   const std::lock_guard lock(mutex_);
-  SliceQueue& queue = pending_[static_cast<std::size_t>(qos)];
+  transfer::SliceQueue& queue = pending_[static_cast<std::size_t>(qos)];
   if (queue.front() == nullptr || queue.front()->bytes > bytes_max) {
     return nullptr;
   }
@@ -212,18 +185,14 @@ void Channel::report_connected() {
 }
 
 void Channel::end_waits(const Error& error) {
-  std::vector<std::shared_ptr<DescribeCall>> calls;
   {
     const std::lock_guard lock(mutex_);
     waits_ended_ = true;
     for (const auto& asked : describes_asked_) {
-      if (auto call = asked.lock()) {
-        calls.push_back(std::move(call));
+      if (const auto call = asked.lock()) {
+        call->report(error.code());
       }
     }
-  }
-  for (const auto& call : calls) {
-    call->report(error.code());
   }
   const std::lock_guard lock(connect_mutex_);
   waits_error_ = error;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "transfer/slice_queue.hpp"
 #include "transfer/transport.hpp"
 #include "transport/tcp/environment.hpp"
 #include "wire/frame.hpp"
@@ -21,25 +22,6 @@ namespace orbite::transport::tcp {
 
 class Lane;
 class LaneDirectory;
-
-/// Slices accepted and not yet on a lane, first come first served. Linked through Slice::next.
-class SliceQueue {
- public:
-  void push_back(transfer::Slice& slice) noexcept;
-  [[nodiscard]] transfer::Slice* front() const noexcept { return head_; }
-  transfer::Slice* pop_front() noexcept;
-  /// Unlinks every slice that `matches` and links them into the list that is returned.
-  template <typename Predicate>
-  transfer::Slice* extract(Predicate matches) noexcept;
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-  [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
-
- private:
-  transfer::Slice* head_ = nullptr;
-  transfer::Slice* tail_ = nullptr;
-  std::uint64_t bytes_ = 0;
-  std::uint32_t count_ = 0;
-};
 
 /// One question to a peer about registrations of its own, and somebody waiting for the answer.
 class DescribeCall {
@@ -72,12 +54,12 @@ struct Trouble {
   ErrorCode code = ErrorCode::kOk;
   int native_errno = 0;
   base::Nanoseconds since_ns = 0;
-  std::string address;
+  platform::SocketAddress address;
 };
 
 /// Our lanes to one peer epoch: one for latency work, some for bulk, one for control (drains), each
 /// connected when it is first needed and closed when it has been idle.
-class Channel final : public transfer::Flow {
+class Channel final : public transfer::Flow, public std::enable_shared_from_this<Channel> {
  public:
   Channel(Environment& environment, transfer::Planner& planner, LaneDirectory& directory,
           const std::string& peer_name, const wire::ConnectionBlob& connection);
@@ -91,7 +73,7 @@ class Channel final : public transfer::Flow {
     return addresses_;
   }
 
-  // Pending slices.
+  // Slices accepted and not yet on a lane.
   [[nodiscard]] bool has_room(policy::QosClass qos);
   void push(transfer::Slice& slice);
   /// The next slice for a lane of that class whose size is at most `bytes_max`, or nullptr.
@@ -158,7 +140,7 @@ class Channel final : public transfer::Flow {
   std::atomic<bool> silent_{false};
 
   std::mutex mutex_;
-  std::array<SliceQueue, policy::kQosClasses> pending_;
+  std::array<transfer::SliceQueue, policy::kQosClasses> pending_;
   std::deque<std::shared_ptr<DescribeCall>> describes_;
   std::vector<std::weak_ptr<DescribeCall>> describes_asked_;
   bool waits_ended_ = false;
@@ -170,21 +152,5 @@ class Channel final : public transfer::Flow {
   std::optional<Error> connect_error_;
   std::optional<Error> waits_error_;
 };
-
-template <typename Predicate>
-transfer::Slice* SliceQueue::extract(Predicate matches) noexcept {
-  transfer::Slice* taken = nullptr;
-  SliceQueue kept;
-  while (transfer::Slice* const slice = pop_front()) {
-    if (matches(*slice)) {
-      slice->next = taken;
-      taken = slice;
-    } else {
-      kept.push_back(*slice);
-    }
-  }
-  *this = kept;
-  return taken;
-}
 
 }  // namespace orbite::transport::tcp

@@ -16,6 +16,8 @@ namespace orbite::transport::tcp {
 /// What one receive may take into a buffer while no payload is expected: a small frame whole, in
 /// one call, and of a large one no more than the head, since its payload is then received in place.
 inline constexpr std::size_t kHeadBytesMax = 4096 + 256;
+/// Parts of a scatter list that one call takes.
+inline constexpr std::size_t kPartsPerCall = 1024;
 
 /// A scatter list and how far it has been sent or filled. Keeps its storage between uses.
 class IoCursor {

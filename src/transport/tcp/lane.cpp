@@ -265,7 +265,9 @@ void Lane::publish_trouble(bool stuck) {
     trouble_ = {};
   } else if (!in_trouble_) {
     trouble_.since_ns = environment_.clock.now_ns();
-    trouble_.address = address_index_ < addresses.size() ? addresses[address_index_].text() : "";
+    if (address_index_ < addresses.size()) {
+      trouble_.address = addresses[address_index_];
+    }
   }
   if (stuck) {
     trouble_.slices = in_flight_.size();

@@ -105,10 +105,6 @@ class Lane final : private transfer::CompletionPath {
     return trouble_;
   }
 
-  void set_channel_reference(std::weak_ptr<transfer::Flow> self) {
-    channel_self_ = std::move(self);
-  }
-
  private:
   enum class State : std::uint8_t { kClosed, kConnecting, kHello, kReady, kSilent, kLost };
   enum class FrameKind : std::uint8_t { kWrite, kRead, kNotify, kDescribe, kDrain };
@@ -125,6 +121,7 @@ class Lane final : private transfer::CompletionPath {
   // All below: under drive_mutex_.
   void step(transfer::WorkLimit& limit);
   bool start_connect();
+  bool open_socket(const platform::SocketAddress& address);
   void finish_connect();
   void connect_failed(ErrorCode code, int native_errno, const char* what);
   bool send_hello();
@@ -138,7 +135,9 @@ class Lane final : private transfer::CompletionPath {
   void build_drain_frame(std::uint64_t lane_id);
   void fill_tables(const transfer::Slice& slice);
   void start_frame(Frame frame, wire::RequestHeader header);
-  void drop_stopped(transfer::Slice& slice);
+  template <typename Build>
+  bool try_build(Build build);
+  void drop_unsent(transfer::Slice& slice, ErrorCode code);
 
   bool receive_some(transfer::WorkLimit& limit);
   bool handle_responses();
@@ -179,7 +178,6 @@ class Lane final : private transfer::CompletionPath {
   LaneDirectory& directory_;
   Channel& channel_;
   const wire::LaneClass class_;
-  std::weak_ptr<transfer::Flow> channel_self_;
 
   std::mutex drive_mutex_;
   State state_ = State::kClosed;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/assert.hpp"
@@ -35,7 +36,25 @@ bool Lane::start_connect() {
     connect_failed(ErrorCode::kPeerUnreachable, 0, "the peer advertises no address");
     return false;
   }
-  const platform::SocketAddress& address = addresses[address_index_];
+  try {
+    if (!open_socket(addresses[address_index_])) {
+      return false;
+    }
+  } catch (const std::bad_alloc&) {
+    connect_failed(ErrorCode::kOutOfMemory, 0, "connect");
+    return false;
+  }
+  state_ = State::kConnecting;
+  state_since_ns_ = now;
+  // Relaxed: see busy(). Told before the step ends, so that nobody takes the channel for idle.
+  busy_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+/// False when the attempt has failed. May throw std::bad_alloc, with the socket open.
+bool Lane::open_socket(const platform::SocketAddress& address) {
+  // What every call on the socket needs, so that none of them asks for memory.
+  scratch_.reserve(kPartsPerCall + 1);
   std::optional<platform::SocketAddress> source;
   if (!environment_.config.tcp.source_address.empty() && !address.is_loopback()) {
     if (auto parsed = platform::SocketAddress::parse(environment_.config.tcp.source_address, 0)) {
@@ -53,7 +72,7 @@ bool Lane::start_connect() {
       socket_, {environment_.config.tcp.keepalive_idle_ms * base::kMillisecond,
                 address.is_loopback() ? environment_.config.tcp.loopback_congestion_control
                                       : std::string()});
-  lane_id_ = directory_.enter(*this, channel_self_);
+  lane_id_ = directory_.enter(*this, channel_.weak_from_this());
   interest_ = 0;
   if (auto added =
           environment_.network.poller_add(environment_.poller, socket_, 0, kTokenLane | lane_id_);
@@ -61,10 +80,6 @@ bool Lane::start_connect() {
     connect_failed(ErrorCode::kSystem, added.error().native_errno(), "poller");
     return false;
   }
-  state_ = State::kConnecting;
-  state_since_ns_ = now;
-  // Relaxed: see busy(). Told before the step ends, so that nobody takes the channel for idle.
-  busy_.store(true, std::memory_order_relaxed);
   return true;
 }
 
@@ -233,7 +248,7 @@ void Lane::become_ready() {
   // A peer has several lanes; the one that connects first, and alone is always there, tells of it.
   base::log(class_ == wire::LaneClass::kLatency ? base::LogLevel::kInfo : base::LogLevel::kDebug,
             "peer '%.64s' is connected at %s", channel_.peer_name().c_str(),
-            channel_.addresses()[address_index_].text().c_str());
+            channel_.addresses()[address_index_].line().c_str());
   channel_.report_connected();
 }
 

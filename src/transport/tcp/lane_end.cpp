@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/assert.hpp"
+#include "base/error_line.hpp"
 #include "base/planted.hpp"
 #include "transport/tcp/lane.hpp"
 
@@ -91,10 +92,10 @@ void Lane::retire_all() {
 
 void Lane::log_end(base::LogLevel level, const char* what, ErrorCode code, int native_errno) const {
   const auto& addresses = channel_.addresses();
-  const std::string address =
-      address_index_ < addresses.size() ? addresses[address_index_].text() : std::string("-");
-  base::log(level, "lane to '%.64s' at %s: %s: %s", channel_.peer_name().c_str(), address.c_str(),
-            what, Error(code, native_errno).message().c_str());
+  const platform::SocketAddress address =
+      address_index_ < addresses.size() ? addresses[address_index_] : platform::SocketAddress();
+  base::log(level, "lane to '%.64s' at %s: %s: %s", channel_.peer_name().c_str(),
+            address.line().c_str(), what, base::error_line(Error(code, native_errno)).c_str());
 }
 
 /// The peer sent FIN: it closes a lane only after its last receive into memory has ended.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/assert.hpp"
@@ -12,7 +13,6 @@ namespace orbite::transport::tcp {
 namespace {
 
 constexpr std::size_t kFramesInFlightMax = 256;
-constexpr std::size_t kPartsPerCall = 1024;
 
 }  // namespace
 
@@ -62,17 +62,19 @@ bool Lane::build_next_frame() {
         return frame.drained_lane_id == id;
       });
       if (id != 0 && !asked) {
-        build_drain_frame(id);
-        return true;
+        return try_build([&] { build_drain_frame(id); });  // else it is wanted again soon
       }
     }
     drains_wanted_ = false;
     return false;
   }
   if (class_ == wire::LaneClass::kLatency) {
-    if (auto call = channel_.pull_describe()) {
-      build_describe_frame(std::move(call));
-      return true;
+    if (const auto call = channel_.pull_describe()) {
+      const bool built = try_build([&] { build_describe_frame(call); });
+      if (!built) {
+        call->report(ErrorCode::kOutOfMemory);
+      }
+      return built;
     }
   }
   while (true) {
@@ -83,16 +85,30 @@ bool Lane::build_next_frame() {
       return false;
     }
     if (slice->execution->stopped()) {
-      drop_stopped(*slice);
-      continue;
+      drop_unsent(*slice, ErrorCode::kCanceled);
+    } else if (!try_build([&] { build_payload_frame(*slice); })) {
+      drop_unsent(*slice,
+                  slice->bytes == 0 ? ErrorCode::kNotificationFailed : ErrorCode::kOutOfMemory);
+    } else {
+      return true;
     }
-    build_payload_frame(*slice);
-    return true;
   }
 }
 
-void Lane::drop_stopped(transfer::Slice& slice) {
-  complete(slice, {ErrorCode::kCanceled, 0, 0, RemoteEffect::kNone, false});
+/// False: there was no memory for the frame, and nothing of it is left.
+template <typename Build>
+bool Lane::try_build(Build build) {
+  try {
+    build();
+    return true;
+  } catch (const std::bad_alloc&) {
+    send_.clear();
+    return false;
+  }
+}
+
+void Lane::drop_unsent(transfer::Slice& slice, ErrorCode code) {
+  complete(slice, {code, 0, 0, RemoteEffect::kNone, false});
   retire(slice);
 }
 
@@ -166,18 +182,13 @@ void Lane::build_payload_frame(transfer::Slice& slice) {
   header.table_count = static_cast<std::uint16_t>(table_scratch_.size());
   header.trailer_bytes = static_cast<std::uint32_t>(trailer_.size());
   start_frame(std::move(frame), header);
-  if (type == wire::FrameType::kWrite) {
-    add_local_parts(slice, send_);
-    send_payload_bytes_ = slice.bytes;
-  }
-  send_.add(trailer_.data(), trailer_.size());
-  send_trailer_bytes_ = trailer_.size();
   in_flight_bytes_ += slice.bytes;
 }
 
 void Lane::build_describe_frame(std::shared_ptr<DescribeCall> call) {
   table_scratch_ = call->registrations();
   extent_scratch_.clear();
+  trailer_.clear();
   wire::RequestHeader header;
   header.type = static_cast<std::uint8_t>(wire::FrameType::kDescribe);
   header.table_count = static_cast<std::uint16_t>(table_scratch_.size());
@@ -196,15 +207,18 @@ void Lane::build_drain_frame(std::uint64_t lane_id) {
   Frame frame;
   frame.kind = FrameKind::kDrain;
   frame.drained_lane_id = lane_id;
-  start_frame(std::move(frame), header);
   trailer_.resize(sizeof(lane_id));
   std::memcpy(trailer_.data(), &lane_id, sizeof(lane_id));
-  send_.add(trailer_.data(), trailer_.size());
+  start_frame(std::move(frame), header);
 }
 
-/// Header and tables into send_; payload and trailer follow.
+/// Header, tables, payload and trailer_ into send_. All the memory that the frame and its response
+/// need is asked for before it is in flight: from then on nothing of it can fail for want of some.
 void Lane::start_frame(Frame frame, wire::RequestHeader header) {
-  header.frame_id = next_frame_id_++;
+  const bool is_read = frame.kind == FrameKind::kRead;
+  const bool is_write = frame.kind == FrameKind::kWrite;
+  receive_.reserve(is_read ? frame.slice->extent_count : 1);
+  frame.id = header.frame_id = next_frame_id_;
   head_.resize(sizeof(header) + wire::tables_bytes(header));
   std::uint8_t* out = head_.data();
   const auto put = [&out](const void* data, std::size_t bytes) {
@@ -218,15 +232,20 @@ void Lane::start_frame(Frame frame, wire::RequestHeader header) {
   put(extent_scratch_.data(), extent_scratch_.size() * sizeof(wire::WireExtent));
   send_.clear();
   send_.add(head_.data(), head_.size());
-  send_payload_bytes_ = 0;
-  send_trailer_bytes_ = 0;
+  if (is_write) {
+    add_local_parts(*frame.slice, send_);
+  }
+  send_.add(trailer_.data(), trailer_.size());
+  send_payload_bytes_ = is_write ? frame.slice->bytes : 0;
+  send_trailer_bytes_ = trailer_.size();
+  const bool is_first = in_flight_.empty();
+  in_flight_.push_back(std::move(frame));
+  ++next_frame_id_;
   frame_touched_ = false;
-  if (in_flight_.empty()) {
+  if (is_first) {
     progress_ns_ = environment_.clock.now_ns();
     busy_.store(true, std::memory_order_relaxed);  // as in start_connect()
   }
-  frame.id = header.frame_id;
-  in_flight_.push_back(std::move(frame));
 }
 
 bool Lane::receive_some(transfer::WorkLimit& limit) {

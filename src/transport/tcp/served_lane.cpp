@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/assert.hpp"
+#include "base/error_line.hpp"
 #include "base/log.hpp"
 #include "base/planted.hpp"
 #include "wire/envelope.hpp"
@@ -17,7 +18,6 @@ namespace {
 
 /// Holds the largest tables of a frame, so that they are parsed in place.
 constexpr std::size_t kReceiveBufferBytes = std::size_t{32} << 10;
-constexpr std::size_t kPartsPerCall = 1024;
 /// About 20 us of them.
 constexpr int kMidFrameLooks = 48;
 constexpr std::size_t kNameBytesShown = 64;
@@ -107,7 +107,7 @@ void ServedLane::end(End reason, const char* what) noexcept {
 
 void ServedLane::violation(const Error& error) {
   environment_.counters.protocol_violations.add();
-  end(End::kViolation, error.message().c_str());
+  end(End::kViolation, base::error_line(error).c_str());
 }
 
 void ServedLane::on_event(transfer::WorkLimit& limit) {
@@ -264,7 +264,7 @@ bool ServedLane::parse_hello() {
   if (auto valid = wire::check_client_hello(hello_); !valid) {
     status = valid.error().code();
     if (status != ErrorCode::kIncompatible) {
-      end(End::kRejected, valid.error().message().c_str());
+      end(End::kRejected, base::error_line(valid.error()).c_str());
       return false;
     }
   } else if (hello_.expected_epoch != environment_.epoch &&

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <set>
 
 #include "base/assert.hpp"
+#include "base/at_exit.hpp"
+#include "base/error_line.hpp"
 #include "base/log.hpp"
 #include "base/planted.hpp"
 
@@ -99,15 +102,18 @@ Result<void> TcpTransport::listen() {
 
 Result<std::shared_ptr<transfer::Flow>> TcpTransport::open(const peer::Peer& peer) {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<Channel>& channel = channels_[key_of(peer.connection())];
-  if (channel == nullptr) {
-    channel = std::make_shared<Channel>(environment_, planner_, directory_, peer.name(),
-                                        peer.connection());
-    for (const auto& lane : channel->lanes()) {
-      lane->set_channel_reference(channel);
-    }
+  const std::string key = key_of(peer.connection());
+  if (const auto found = channels_.find(key); found != channels_.end()) {
+    return std::shared_ptr<transfer::Flow>(found->second);
   }
-  return std::shared_ptr<transfer::Flow>(channel);
+  auto channel =
+      std::make_shared<Channel>(environment_, planner_, directory_, peer.name(), peer.connection());
+  // list() must not fail: who is on the list is in here.
+  if (listed_.capacity() <= channels_.size()) {
+    listed_.reserve(2 * channels_.size() + 1);
+  }
+  channels_.emplace(key, channel);
+  return std::shared_ptr<transfer::Flow>(std::move(channel));
 }
 
 transfer::SliceLimits TcpTransport::slice_limits() const noexcept {
@@ -121,13 +127,13 @@ bool TcpTransport::has_room(transfer::Flow& flow, policy::QosClass qos) {
 
 Result<void> TcpTransport::submit(transfer::Flow& flow, transfer::Slice& slice) {
   // Before the push: from then on another thread may retire the slice.
-  const std::shared_ptr<peer::Link> link = slice.execution->peer().shared_link();
-  channel_of(flow).push(slice);
-  list(std::static_pointer_cast<Channel>(link));
+  const std::shared_ptr<Channel> channel = channel_of(flow).shared_from_this();
+  channel->push(slice);
+  list(channel);
   return {};
 }
 
-void TcpTransport::list(const std::shared_ptr<Channel>& channel) {
+void TcpTransport::list(const std::shared_ptr<Channel>& channel) noexcept {
   // Acquire/release with unlist_idle(): whoever queued work before it looked sees the flag down, or
   // its work is seen there.
   if (channel->listed.load(std::memory_order_acquire)) {
@@ -135,6 +141,7 @@ void TcpTransport::list(const std::shared_ptr<Channel>& channel) {
   }
   const std::lock_guard lock(mutex_);
   if (!channel->listed.exchange(true, std::memory_order_acq_rel)) {
+    ORBITE_CHECK(listed_.size() < listed_.capacity());  // see open()
     listed_.push_back(channel);
     needs_worker_.store(true, std::memory_order_seq_cst);
   }
@@ -178,17 +185,7 @@ void TcpTransport::drive(transfer::Flow& flow, transfer::WorkLimit& limit,
 
 /// The worker does what is wanted of the channel, although no slice was submitted.
 void TcpTransport::list_and_wake(Channel& channel) {
-  std::shared_ptr<Channel> shared;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = channels_.find(key_of(channel.connection()));
-    if (found != channels_.end() && found->second.get() == &channel) {
-      shared = found->second;
-    }
-  }
-  if (shared != nullptr) {
-    list(shared);
-  }
+  list(channel.shared_from_this());
   needs_worker_.store(true, std::memory_order_seq_cst);
   wake_();
 }
@@ -196,10 +193,9 @@ void TcpTransport::list_and_wake(Channel& channel) {
 Result<void> TcpTransport::connect(transfer::Flow& flow, base::Nanoseconds timeout_ns) {
   Channel& channel = channel_of(flow);
   channel.want_connection();
+  const base::AtExit unwant([&channel] { channel.unwant_connection(); });
   list_and_wake(channel);
-  auto connected = channel.wait_connected(timeout_ns);
-  channel.unwant_connection();
-  return connected;
+  return channel.wait_connected(timeout_ns);
 }
 
 Result<std::vector<wire::DescribedRange>> TcpTransport::describe(
@@ -302,7 +298,7 @@ void TcpTransport::accept_waiting() {
     auto socket = environment_.network.accept(listener_, address);
     if (!socket) {
       if (socket.error().code() == ErrorCode::kSystem) {
-        rest_listener(socket.error().message().c_str());
+        rest_listener(base::error_line(socket.error()).c_str());
       }
       return;
     }
@@ -548,14 +544,20 @@ void TcpTransport::look_after(Channel& channel, base::Nanoseconds now_ns) {
 }
 
 base::Nanoseconds TcpTransport::on_tick(base::Nanoseconds now_ns) {
-  std::vector<std::shared_ptr<Channel>> channels;
+  std::size_t left = 0;
   {
     const std::lock_guard lock(mutex_);
     needs_worker_.store(false, std::memory_order_seq_cst);
-    channels = listed_;
+    left = listed_.size();
   }
   base::Nanoseconds sleep_ns = kIdleSleep;
-  for (const auto& channel : channels) {
+  // From the end: only we take channels off the list, and what comes meanwhile asks for us again.
+  while (left > 0) {
+    std::shared_ptr<Channel> channel;
+    {
+      const std::lock_guard lock(mutex_);
+      channel = listed_[--left];
+    }
     look_after(*channel, now_ns);
     if (channel->unproved() > 0) {
       sleep_ns = std::min(sleep_ns, kDrainPeriod);
@@ -588,7 +590,7 @@ base::Nanoseconds TcpTransport::on_tick(base::Nanoseconds now_ns) {
 void TcpTransport::forget_idle_channels() {
   std::vector<std::shared_ptr<Channel>> with_sockets;
   std::vector<std::shared_ptr<Channel>> gone;
-  {
+  try {
     const std::lock_guard lock(mutex_);
     for (auto it = channels_.begin(); it != channels_.end();) {
       const std::shared_ptr<Channel>& channel = it->second;
@@ -605,6 +607,8 @@ void TcpTransport::forget_idle_channels() {
         ++it;
       }
     }
+  } catch (const std::bad_alloc&) {
+    return;  // the next look finds them again
   }
   // Idle lanes close by their own timer; nobody else looks at those that are not listed.
   const base::Nanoseconds now_ns = environment_.clock.now_ns();
@@ -620,15 +624,9 @@ void TcpTransport::forget_idle_channels() {
 void TcpTransport::stop_accepting() { accepting_ = false; }
 
 void TcpTransport::end_waits() {
-  std::vector<std::shared_ptr<Channel>> channels;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [key, channel] : channels_) {
-      channels.push_back(channel);
-    }
-  }
   const Error closing(ErrorCode::kEngineClosing);
-  for (const auto& channel : channels) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, channel] : channels_) {
     channel->end_waits(closing);
   }
 }
@@ -656,14 +654,17 @@ void TcpTransport::end_served(Ending ending) {
 void TcpTransport::shut() {
   stop_accepting();
   end_served(Ending::kAll);
-  std::vector<std::shared_ptr<Channel>> channels;
-  {
+  // One by one, since a lane's mutex is never taken under ours. None connects any more.
+  const auto next_with_socket = [this]() -> std::shared_ptr<Channel> {
     const std::lock_guard lock(mutex_);
-    for (const auto& [epoch, channel] : channels_) {
-      channels.push_back(channel);
+    for (const auto& [key, channel] : channels_) {
+      if (channel->sockets() > 0) {
+        return channel;
+      }
     }
-  }
-  for (const auto& channel : channels) {
+    return nullptr;
+  };
+  while (const auto channel = next_with_socket()) {
     for (const auto& lane : channel->lanes()) {
       lane->shut();
     }

@@ -109,7 +109,7 @@ class TcpTransport final : public transfer::Transport {
   void make_room_for_control(const ServedLane& proving);
   bool forget_a_drained_epoch();
   ErrorCode drain(const base::SourceEpoch& client, std::uint64_t lane_id);
-  void list(const std::shared_ptr<Channel>& channel);
+  void list(const std::shared_ptr<Channel>& channel) noexcept;
   void list_and_wake(Channel& channel);
   void unlist_idle(const std::shared_ptr<Channel>& channel);
   void look_after(Channel& channel, base::Nanoseconds now_ns);

@@ -53,7 +53,7 @@ class FakeTransport final : public Transport, private CompletionPath {
 
   /// Cuts a slice without the planner's queue.
   Slice* hand_out(Execution& execution) {
-    Slice& slice = planner().acquire_slice();
+    Slice& slice = *planner().acquire_slice();
     if (!execution.next_slice(limits, slice)) {
       planner().recycle_slice(slice);
       return nullptr;
