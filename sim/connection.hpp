@@ -96,7 +96,8 @@ struct End {
 
 struct Connection {
   std::uint64_t id = 0;
-  End ends[2];  ///< who connected, who listened
+  bool joins_neighbours = false;  ///< by loopback, two processes of one machine
+  End ends[2];                    ///< who connected, who listened
 };
 
 }  // namespace orbite::sim

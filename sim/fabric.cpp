@@ -96,7 +96,9 @@ Fabric::ConnectionPtr Fabric::start_connect(HostNetwork& process, std::uint32_t 
   client.machine = machine;
   client.exists = true;
   client.process = &process;
-  client.address = address_of(machine, machines_[machine].next_port++);
+  const std::uint16_t port = machines_[machine].next_port++;
+  client.address = address.is_loopback() ? platform::SocketAddress::loopback(address.family(), port)
+                                         : address_of(machine, port);
   server.address = address;
   server.machine = machine;  // of a loopback address
   if (!address.is_loopback()) {
@@ -169,6 +171,11 @@ void Fabric::confirm(const ConnectionPtr& connection) {
       return;
     }
     connecting.connected = true;
+    const End& accepting = connection->ends[1];
+    connection->joins_neighbours =
+        accepting.address.is_loopback() && connecting.process != accepting.process;
+    ++counts_.connections;
+    counts_.loopback_connections += connection->joins_neighbours ? 1 : 0;
     poke(connecting);
     scheduler_.after(latency(connecting.machine, connection->ends[1].machine), Layer::kNetwork,
                      [this, connection] { enter_backlog(connection); });
@@ -260,6 +267,7 @@ void Fabric::deliver(const ConnectionPtr& connection, std::uint32_t side) {
   if (bytes > 0) {
     from.sending.move_to(to.received, bytes);
     from.delivered += bytes;
+    counts_.loopback_bytes += connection->joins_neighbours ? bytes : 0;
     trace_.mix(connection->id * 4 + side);
     trace_.mix(bytes);
   }
@@ -485,6 +493,7 @@ void Fabric::power_off(std::uint32_t machine) {
 
 void Fabric::power_on(std::uint32_t machine) {
   machines_[machine].up = true;
+  ++machines_[machine].boots;
   machines_[machine].ports_taken.clear();
   for (const ConnectionPtr& connection : connections()) {
     if (connection->ends[0].machine == machine || connection->ends[1].machine == machine) {

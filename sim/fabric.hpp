@@ -27,6 +27,7 @@ struct Link {
 
 struct Machine {
   bool up = true;
+  std::uint16_t boots = 1;
   /// Thousandths of accepts that fail for want of a descriptor.
   std::uint32_t accept_failures = 0;
   /// No connection request is answered.
@@ -65,6 +66,13 @@ class Fabric {
     return links_[from * machines_.size() + to];
   }
   SocketLimits limits;
+
+  struct Counts {
+    std::uint64_t connections = 0;           ///< that were answered
+    std::uint64_t loopback_connections = 0;  ///< of them, by loopback between two processes
+    std::uint64_t loopback_bytes = 0;        ///< delivered on those
+  };
+  [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
 
   // Faults.
   /// What waits in either direction between them is tried again.
@@ -126,6 +134,7 @@ class Fabric {
   std::vector<ConnectionPtr> connections_;
   std::vector<HostNetwork*> processes_;
   std::uint64_t next_connection_ = 1;
+  Counts counts_;
 };
 
 }  // namespace orbite::sim

@@ -61,14 +61,20 @@ class HostWaiter final : public base::Waiter {
   int waits_ = 0;
 };
 
-/// A machine, the one engine that runs on it, and what its application knows.
+/// A process, its one engine, and what its application knows. Several may share a machine.
 struct Host {
   enum class State : std::uint8_t { kDown, kUp, kClosing };
 
-  Host(std::uint32_t host_index, Scheduler& scheduler, std::uint64_t seed)
-      : index(host_index), clock(scheduler), waiter(scheduler), engine_random(seed) {}
+  Host(std::uint32_t host_index, std::uint32_t its_machine, Scheduler& scheduler,
+       std::uint64_t seed)
+      : index(host_index),
+        machine(its_machine),
+        clock(scheduler),
+        waiter(scheduler),
+        engine_random(seed) {}
 
   const std::uint32_t index;
+  const std::uint32_t machine;  ///< of the fabric
   std::uint32_t life_number = 0;
   State state = State::kDown;
   HostClock clock;

@@ -87,9 +87,13 @@ void Nemesis::restore_link(std::uint32_t a, std::uint32_t b) {
 
 void Nemesis::strike_link(Fault fault) {
   const std::uint32_t machines = world_.fabric.machines();
+  if (machines == 1) {
+    return;
+  }
   const auto a = static_cast<std::uint32_t>(random_.below(machines));
   const auto b = static_cast<std::uint32_t>((a + 1 + random_.below(machines - 1)) % machines);
-  world_.trace.note(world_.now_ns(), "fault: %s, host%u to host%u", fault_name(fault).data(), a, b);
+  world_.trace.note(world_.now_ns(), "fault: %s, machine%u to machine%u", fault_name(fault).data(),
+                    a, b);
   Link& there = world_.fabric.link(a, b);
   Link& back = world_.fabric.link(b, a);
   switch (fault) {
@@ -121,8 +125,16 @@ void Nemesis::strike_connection(Fault fault) {
     return;
   }
   const Fabric::ConnectionPtr connection = connections[random_.below(connections.size())];
-  const auto which = static_cast<std::uint32_t>(random_.below(3));
-  world_.trace.note(world_.now_ns(), "fault: %s of a connection of host%u to host%u, end %u",
+  auto which = static_cast<std::uint32_t>(random_.below(3));
+  if (connection->ends[0].machine == connection->ends[1].machine) {
+    // Nobody stands between the ends; an administrator may end both. What one kernel sends itself
+    // arrives, so it never gives up.
+    if (fault == Fault::kGiveUp) {
+      return;
+    }
+    which = 2;
+  }
+  world_.trace.note(world_.now_ns(), "fault: %s of a connection of machine%u to machine%u, end %u",
                     fault_name(fault).data(), connection->ends[0].machine,
                     connection->ends[1].machine, which);
   if (fault == Fault::kReset) {
@@ -141,12 +153,38 @@ void Nemesis::restart_later(Host& host) {
   });
 }
 
+/// A caller that stands inside an engine does not survive it.
+bool Nemesis::may_die(const std::vector<Host*>& hosts) {
+  return std::none_of(hosts.begin(), hosts.end(),
+                      [](const Host* host) { return host->waiter.waiting(); });
+}
+
+void Nemesis::end_hosts(Fault fault, Host& host) {
+  std::vector<Host*> dying{&host};
+  if (fault == Fault::kPowerLoss) {
+    dying = world_.hosts_on(host.machine);
+  }
+  if (!may_die(dying)) {
+    return;
+  }
+  if (fault == Fault::kKill) {
+    world_.kill(host);
+  } else {
+    world_.power_off(host.machine);
+  }
+  for (Host* const dead : dying) {
+    if (random_.chance(850)) {
+      restart_later(*dead);
+    }
+  }
+}
+
 void Nemesis::strike_host(Fault fault) {
   Host& host = world_.host(static_cast<std::uint32_t>(random_.below(world_.hosts.size())));
   if (host.engine == nullptr) {
     return;
   }
-  Machine& machine = world_.fabric.machine(host.index);
+  Machine& machine = world_.fabric.machine(host.machine);
   world_.trace.note(world_.now_ns(), "fault: %s of host%u", fault_name(fault).data(), host.index);
   switch (fault) {
     case Fault::kAcceptFails:
@@ -163,25 +201,18 @@ void Nemesis::strike_host(Fault fault) {
       host.application_until_ns = random_.chance(500) ? host.paused_until_ns : 0;
       return;
     case Fault::kClockJump:
-      host.clock.jump(random_.span(kJumpMax));
+      for (const base::Nanoseconds step_ns = random_.span(kJumpMax);
+           Host* const other : world_.hosts_on(host.machine)) {
+        other->clock.jump(step_ns);
+      }
       return;
     case Fault::kPortTaken:
       machine.ports_taken.push_back(static_cast<std::uint16_t>(World::kPort + random_.below(3)));
       later([&machine] { machine.ports_taken.clear(); });
       return;
     default:
-      break;
-  }
-  if (host.waiter.waiting()) {
-    return;  // its application stands inside a call
-  }
-  if (fault == Fault::kKill) {
-    world_.kill(host);
-  } else {
-    world_.power_off(host);
-  }
-  if (random_.chance(850)) {
-    restart_later(host);
+      end_hosts(fault, host);
+      return;
   }
 }
 
@@ -193,13 +224,13 @@ void Nemesis::end() {
     machine.accept_failures = 0;
     machine.ignores_connects = false;
     machine.ports_taken.clear();
-    world_.host(a).paused_until_ns = 0;
-    world_.host(a).application_until_ns = 0;
     for (std::uint32_t b = 0; b < a; ++b) {
       restore_link(a, b);
     }
   }
   for (const auto& host : world_.hosts) {
+    host->paused_until_ns = 0;
+    host->application_until_ns = 0;
     if (host->state == Host::State::kDown && random_.chance(700)) {
       ++world_.stats.restarts;
       world_.start(*host);

@@ -20,6 +20,8 @@ class Nemesis {
   void strike_link(Fault fault);
   void strike_host(Fault fault);
   void strike_connection(Fault fault);
+  void end_hosts(Fault fault, Host& host);
+  static bool may_die(const std::vector<Host*>& hosts);
   void restart_later(Host& host);
   void restore_link(std::uint32_t a, std::uint32_t b);
   /// Undoes a fault after a while, unless all have ended by then.

@@ -23,12 +23,12 @@ enum class Fault : std::uint8_t {
   kCutOneWay,    ///< or one way
   kReset,        ///< a connection is reset, for one end or for both
   kGiveUp,       ///< a kernel gives up retransmitting
-  kAcceptFails,  ///< a host is out of descriptors
-  kNoConnect,    ///< a host answers no connection request
+  kAcceptFails,  ///< a machine is out of descriptors
+  kNoConnect,    ///< a machine answers no connection request
   kPause,        ///< a process, or its worker, stands still
-  kClockJump,    ///< the clock of a host jumps forward
+  kClockJump,    ///< the clock of a machine jumps forward
   kKill,         ///< a process dies; its kernel ends its connections
-  kPowerLoss,    ///< a machine dies without a word
+  kPowerLoss,    ///< a machine dies without a word, and every process on it
   kPortTaken,    ///< a restarted engine finds its port taken
 };
 inline constexpr std::size_t kFaults = 14;
@@ -56,8 +56,9 @@ inline constexpr std::uint32_t kHostsMin = 2;
 inline constexpr std::uint32_t kHostsMax = 4;
 
 struct Options {
-  std::uint32_t hosts = 0;  ///< kHostsMin..kHostsMax; 0: drawn
-  std::uint32_t ops = 500;  ///< steps of all applications together
+  std::uint32_t hosts = 0;     ///< kHostsMin..kHostsMax; 0: drawn
+  std::uint32_t machines = 0;  ///< 1..hosts; 0: drawn
+  std::uint32_t ops = 500;     ///< steps of all applications together
   FaultSet faults = kAllFaults;
   bool keeps_log = false;
 };
@@ -94,6 +95,11 @@ struct Stats {
   std::uint64_t bytes_landed = 0;
   std::uint64_t faults = 0;
   std::uint64_t restarts = 0;
+  std::uint32_t machines = 0;
+  std::uint32_t hosts = 0;
+  std::uint64_t connections = 0;           ///< that were answered
+  std::uint64_t loopback_connections = 0;  ///< of them, by loopback between two processes
+  std::uint64_t loopback_bytes = 0;        ///< delivered on those
   base::Nanoseconds virtual_ns = 0;
   EngineCounts engines;  ///< summed over all lives
 };

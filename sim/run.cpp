@@ -197,6 +197,11 @@ Report run(std::uint64_t seed, const Options& options) {
     report.trace = world.trace.hash();
     world.stats.events = world.scheduler.events_run();
     world.stats.virtual_ns = world.now_ns() - begin_ns;
+    world.stats.hosts = world.hosts_count;
+    world.stats.machines = world.fabric.machines();
+    world.stats.connections = world.fabric.counts().connections;
+    world.stats.loopback_connections = world.fabric.counts().loopback_connections;
+    world.stats.loopback_bytes = world.fabric.counts().loopback_bytes;
     report.violations = std::move(world.checkers.violations());
     report.log = std::move(world.trace.log());
     report.stats = world.stats;

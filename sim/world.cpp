@@ -29,17 +29,40 @@ World::World(std::uint64_t seed, const Options& run_options)
       trace(run_options.keeps_log),
       scheduler(random.next()),
       checkers(scheduler, trace, stats),
-      fabric(scheduler, trace, random.next(), draw_hosts()) {
+      hosts_count(draw_hosts()),
+      fabric(scheduler, trace, random.next(), draw_machines()) {
   pace_ns = pick<base::Nanoseconds>(
       random, {100 * base::kMicrosecond, base::kMillisecond, 10 * base::kMillisecond});
-  for (std::uint32_t i = 0; i < fabric.machines(); ++i) {
-    hosts.push_back(std::make_unique<Host>(i, scheduler, random.next()));
+  for (std::uint32_t i = 0; i < hosts_count; ++i) {
+    const std::uint32_t machine =
+        i < fabric.machines() ? i : static_cast<std::uint32_t>(random.below(fabric.machines()));
+    hosts.push_back(std::make_unique<Host>(i, machine, scheduler, random.next()));
   }
 }
 
 std::uint32_t World::draw_hosts() {
   const auto drawn = static_cast<std::uint32_t>(random.between(kHostsMin, kHostsMax));
   return options.hosts != 0 ? options.hosts : drawn;
+}
+
+/// Mostly one for each host: links exist between machines alone.
+std::uint32_t World::draw_machines() {
+  const bool shared = random.chance(400);
+  const auto drawn = static_cast<std::uint32_t>(random.between(1, hosts_count));
+  if (options.machines != 0) {
+    return std::min(options.machines, hosts_count);
+  }
+  return shared ? drawn : hosts_count;
+}
+
+std::vector<Host*> World::hosts_on(std::uint32_t machine) const {
+  std::vector<Host*> found;
+  for (const auto& host : hosts) {
+    if (host->machine == machine) {
+      found.push_back(host.get());
+    }
+  }
+  return found;
 }
 
 World::~World() {
@@ -121,25 +144,28 @@ HostNetwork::Observer World::observer(Host& host) {
 
 bool World::start(Host& host) {
   ORBITE_CHECK(host.state == Host::State::kDown);
-  if (!fabric.machine(host.index).up) {
-    fabric.power_on(host.index);
+  if (!fabric.machine(host.machine).up) {
+    fabric.power_on(host.machine);
   }
   ++host.life_number;
   host.ghosts = std::exchange(host.claims, {});
   host.graves.clear();
   host.arena.fill(random, 0, kArenaBytes);
-  host.network = std::make_unique<HostNetwork>(fabric, host.index, observer(host));
+  host.network = std::make_unique<HostNetwork>(fabric, host.machine, observer(host));
   EngineEnvironment environment{
       *host.network,
       host.clock,
       host.engine_random,
       host.waiter,
       [&host, this] {
+        const std::uint16_t boots = fabric.machine(host.machine).boots;
         base::HostIdentity identity;
-        identity.boot_id = {static_cast<std::uint8_t>(host.index + 1)};
+        identity.boot_id = {static_cast<std::uint8_t>(host.machine + 1),
+                            static_cast<std::uint8_t>(boots),
+                            static_cast<std::uint8_t>(boots >> 8)};
         return Result<base::HostIdentity>(identity);
       },
-      [&host] { return std::vector<platform::SocketAddress>{Fabric::address_of(host.index)}; },
+      [&host] { return std::vector<platform::SocketAddress>{Fabric::address_of(host.machine)}; },
       [this, &host](std::uint64_t target, std::uint64_t source, std::uint64_t bytes) {
         on_bytes(host, source, bytes, Checkers::Access::kRead);
         // Seen as it is by then: the copy is made when this returns.
@@ -160,7 +186,8 @@ bool World::start(Host& host) {
   (void)host.engine->receive_notification();
   host.state = Host::State::kUp;
   host.wake_at_ns = 0;
-  trace.note(now_ns(), "%s starts its life %u", host.name().c_str(), host.life_number);
+  trace.note(now_ns(), "%s starts its life %u on machine%u", host.name().c_str(), host.life_number,
+             host.machine);
   wake(host, now_ns());
   return true;
 }
@@ -283,11 +310,17 @@ void World::kill(Host& host) {
   die(host);
 }
 
-void World::power_off(Host& host) {
-  trace.note(now_ns(), "%s loses its power", host.name().c_str());
-  host.network->vanish();
-  fabric.power_off(host.index);
-  die(host);
+void World::power_off(std::uint32_t machine) {
+  trace.note(now_ns(), "machine%u loses its power", machine);
+  std::vector<Host*> dying = hosts_on(machine);
+  std::erase_if(dying, [](const Host* host) { return host->engine == nullptr; });
+  for (const Host* const host : dying) {
+    host->network->vanish();
+  }
+  fabric.power_off(machine);
+  for (Host* const host : dying) {
+    die(*host);
+  }
 }
 
 void World::destroy_closed(Host& host) {

@@ -15,8 +15,8 @@
 
 namespace orbite::sim {
 
-/// Hosts on a fabric, each with a real engine: their births and deaths, and the turns of their
-/// workers.
+/// Hosts on the machines of a fabric, each with a real engine: their births and deaths, and the
+/// turns of their workers.
 class World {
  public:
   World(std::uint64_t seed, const Options& options);
@@ -28,8 +28,8 @@ class World {
   bool start(Host& host);
   /// The process dies at once; its kernel ends its connections.
   void kill(Host& host);
-  /// The machine dies with it, without a word.
-  void power_off(Host& host);
+  /// The machine dies without a word, and every host on it.
+  void power_off(std::uint32_t machine);
   /// The engine has closed: it is destroyed.
   void destroy_closed(Host& host);
   /// The worker of a host gets its turn at that time, or earlier.
@@ -53,6 +53,7 @@ class World {
 
   [[nodiscard]] base::Nanoseconds now_ns() const noexcept { return scheduler.now_ns(); }
   [[nodiscard]] Host& host(std::uint32_t index) { return *hosts[index]; }
+  [[nodiscard]] std::vector<Host*> hosts_on(std::uint32_t machine) const;
   /// Every request of a host that is gone becomes nobody's.
   void forget_requests(Host& host);
   [[nodiscard]] bool alive(const Life& life) const {
@@ -71,6 +72,7 @@ class World {
   Trace trace;
   Scheduler scheduler;
   Checkers checkers;
+  const std::uint32_t hosts_count;
   Fabric fabric;
   std::vector<std::unique_ptr<Host>> hosts;
   /// The connection blobs of every life so far: metadata is never withdrawn.
@@ -89,6 +91,7 @@ class World {
   void after_step(Host& host);
   void count(const Host& host);
   std::uint32_t draw_hosts();
+  std::uint32_t draw_machines();
   void turn(Host& host);
   void die(Host& host);
   Config draw_config(const Host& host);

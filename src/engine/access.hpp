@@ -11,8 +11,8 @@
 
 namespace orbite {
 
-/// What a simulated world needs of an engine beyond its API: to give it an environment, to be its
-/// worker, and to look at its pools. No product code includes this.
+/// What simulated worlds and tests need of an engine beyond its API: to give it an environment, to
+/// be its worker, and to look at its pools. No product code includes this.
 class EngineAccess {
  public:
   using Impl = TransferEngine::Impl;
@@ -37,6 +37,10 @@ class EngineAccess {
       impl.end_worker();
     }
     return sleep_ns;
+  }
+  /// The worker's sleep between two turns.
+  static void sleep(TransferEngine& engine, base::Nanoseconds sleep_ns) {
+    engine.impl_->take_events(sleep_ns);
   }
   /// It has nothing more to do, for ever.
   static bool worker_ended(const TransferEngine& engine) { return engine.impl_->worker_ends(); }

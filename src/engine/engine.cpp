@@ -57,6 +57,7 @@ std::string process_routes() {
 const char* version() noexcept { return ORBITE_VERSION; }
 
 Result<std::unique_ptr<TransferEngine>> TransferEngine::create(EngineOptions options) try {
+  Quarantine::of_process().reap();
   const std::size_t quarantined = Quarantine::of_process().size();
   if (quarantined > options.config.limits.quarantined_engines_max) {
     return fail(ErrorCode::kBudgetExhausted,

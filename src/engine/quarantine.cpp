@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <iterator>
 #include <utility>
 
 #include "platform/system.hpp"
@@ -27,19 +26,27 @@ Quarantine& Quarantine::of_process() {
 }
 
 void Quarantine::keep(std::shared_ptr<void> engine, std::function<bool()> resolved) {
+  reap();
   const std::lock_guard lock(mutex_);
   residents_.push_back({std::move(engine), std::move(resolved)});
 }
 
-std::size_t Quarantine::size() {
-  std::vector<Resident> done;  // destroyed after the lock
+void Quarantine::reap() noexcept {
+  std::list<Resident> done;  // destroyed after the lock
   const std::lock_guard lock(mutex_);
-  const auto first_done =
-      std::stable_partition(residents_.begin(), residents_.end(),
-                            [](const Resident& resident) { return !resident.resolved(); });
-  done.assign(std::make_move_iterator(first_done), std::make_move_iterator(residents_.end()));
-  residents_.erase(first_done, residents_.end());
-  return residents_.size();
+  for (auto it = residents_.begin(); it != residents_.end();) {
+    const auto resident = it++;
+    if (resident->resolved()) {
+      done.splice(done.end(), residents_, resident);
+    }
+  }
+}
+
+std::size_t Quarantine::size() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(
+      std::count_if(residents_.begin(), residents_.end(),
+                    [](const Resident& resident) { return !resident.resolved(); }));
 }
 
 }  // namespace orbite

@@ -75,7 +75,6 @@ class RegistryCore {
   std::vector<Handle> covering(const base::ByteRange& range);
   void reap();
   void fence_all();
-  void quarantine(Handle handle);
   void quarantine_all();
   Registry::Counts counts();
 
@@ -100,7 +99,6 @@ class RegistryCore {
   std::uint32_t take_slot() noexcept;
   Slot* slot_of(Handle handle) noexcept;
   void fence(Slot& slot) noexcept;
-  void quarantine_locked(Slot& slot);
   void finish_retirement(Registration& registration) noexcept;
 
   Registration* take_retirable() noexcept;
@@ -462,32 +460,19 @@ void RegistryCore::fence_all() {
   reap();
 }
 
-void RegistryCore::quarantine(Handle handle) {
-  const std::lock_guard lock(mutex_);
-  if (Slot* const slot = slot_of(handle); slot != nullptr) {
-    quarantine_locked(*slot);
-  }
-}
-
 void RegistryCore::quarantine_all() {
   const std::lock_guard lock(mutex_);
   for (Slot& slot : slots_) {
-    if (slot.registration != nullptr) {
-      quarantine_locked(slot);
+    if (slot.state == RegistrationState::kLive) {
+      fence(slot);
     }
-  }
-}
-
-void RegistryCore::quarantine_locked(Slot& slot) {
-  if (slot.state == RegistrationState::kLive) {
-    fence(slot);
-  }
-  // A registration that is being retired had its proof.
-  if (slot.state == RegistrationState::kFenced && !slot.retiring) {
-    slot.state = RegistrationState::kUnquiesced;
-    --fenced_;
-    ++unquiesced_;
-    bytes_unquiesced_ += slot.registration->range().length();
+    // A registration that is being retired had its proof.
+    if (slot.state == RegistrationState::kFenced && !slot.retiring) {
+      slot.state = RegistrationState::kUnquiesced;
+      --fenced_;
+      ++unquiesced_;
+      bytes_unquiesced_ += slot.registration->range().length();
+    }
   }
 }
 
@@ -554,7 +539,6 @@ void Registry::reap() const { core_->reap(); }
 
 void Registry::fence_all() { core_->fence_all(); }
 
-void Registry::quarantine(Handle handle) { core_->quarantine(handle); }
 void Registry::quarantine_all() { core_->quarantine_all(); }
 
 Registry::Counts Registry::counts() const { return core_->counts(); }

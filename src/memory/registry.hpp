@@ -175,10 +175,8 @@ class Registry {
   void reap() const;
   /// Fences everything that is live, and refuses add() from then on. Reaps.
   void fence_all();
-  /// The proof of retirement cannot be had: fenced, kUnquiesced for ever, slot and charge kept,
-  /// `retired` never called. Without effect on a retired or stale handle.
-  void quarantine(Handle handle);
-  /// The same for all that are live or fenced.
+  /// The proof of retirement cannot be had: all that are live or fenced are kUnquiesced for ever,
+  /// slot and charge kept, `retired` never called.
   void quarantine_all();
 
   struct Counts {

@@ -66,6 +66,7 @@ class TwoWritersCutOff {
   static sim::Options options() {
     sim::Options made;
     made.hosts = 2;
+    made.machines = 2;
     made.faults = 0;
     return made;
   }
@@ -125,11 +126,18 @@ TEST(SimClosing, TwoThatCloseDoNotWaitForEachOther) {
   }
 }
 
+/// As long as it has work of its own that is unresolved: here nobody answers its own drains.
 TEST(SimClosing, OneThatClosesAnswersTheDrainsOfOneThatDoesNot) {
   TwoWritersCutOff two;
   EXPECT_EQ(two.close(0).executions_unresolved, 1U);
+  EXPECT_EQ(two.engine(1).unresolved_peers().size(), 1U);
   two.run(base::kSecond);
+  two.world.fabric.machine(1).ignores_connects = true;
   two.cut(false);
+  two.run(5 * base::kSecond);
+  EXPECT_EQ(two.close(0).executions_unresolved, 1U);
+  EXPECT_TRUE(two.engine(1).unresolved_peers().empty());
+  two.world.fabric.machine(1).ignores_connects = false;
   two.run(5 * base::kSecond);
   EXPECT_EQ(two.close(0).executions_unresolved, 0U);
   EXPECT_EQ(two.close(1).executions_unresolved, 0U);

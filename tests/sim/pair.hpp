@@ -13,14 +13,14 @@
 
 namespace orbite::test {
 
-/// Two processes on two machines of a fabric, and connections between them.
+/// Two processes on two machines of a fabric, or on one, and connections between them.
 class Pair {
  public:
   using Socket = platform::Socket;
   using Kind = platform::IoResult::Kind;
   static constexpr std::uint16_t kPort = 7000;
 
-  Pair() {
+  explicit Pair(std::uint32_t client_machine = 0) : machines_{client_machine, 1} {
     for (std::uint32_t i = 0; i < 2; ++i) {
       restart(i);
     }
@@ -33,23 +33,23 @@ class Pair {
     observer.on_receive = [this](std::uint64_t, std::uint64_t length) { received += length; };
     observer.on_ready = [this, index] { ++ready[index]; };
     observer.on_misuse = [this](const char* what, Socket) { misuses.emplace_back(what); };
-    networks_[index] = std::make_unique<sim::HostNetwork>(fabric, index, std::move(observer));
+    networks_[index] =
+        std::make_unique<sim::HostNetwork>(fabric, machines_[index], std::move(observer));
   }
   sim::HostNetwork& network(std::uint32_t index) { return *networks_[index]; }
 
   void run(base::Nanoseconds time_ns = 10 * base::kMillisecond) {
     scheduler.run_until(scheduler.now_ns() + time_ns);
   }
-  Socket connect() {
-    return network(0).connect(sim::Fabric::address_of(1, kPort), nullptr).value();
+  Socket connect(const platform::SocketAddress& address = sim::Fabric::address_of(1, kPort)) {
+    return network(0).connect(address, nullptr).value();
   }
   /// A connection that both sides have.
-  void open() {
-    client = connect();
+  void open(const platform::SocketAddress& address = sim::Fabric::address_of(1, kPort)) {
+    client = connect(address);
     run();
     ASSERT_EQ(network(0).connect_result(client).kind, Kind::kBytes);
-    platform::SocketAddress peer;
-    server = network(1).accept(listener, peer).value();
+    server = network(1).accept(listener, client_address).value();
   }
 
   platform::IoResult send(std::uint32_t from, Socket socket, std::string_view text) {
@@ -75,12 +75,14 @@ class Pair {
   Socket listener = platform::kNoSocket;
   Socket client = platform::kNoSocket;
   Socket server = platform::kNoSocket;
+  platform::SocketAddress client_address;  ///< as the server sees it
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
   std::uint64_t ready[2] = {0, 0};
   std::vector<std::string> misuses;
 
  private:
+  const std::uint32_t machines_[2];
   std::unique_ptr<sim::HostNetwork> networks_[2];
 };
 

@@ -84,6 +84,10 @@ CLI::App* add_sim(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   command->add_option("--hosts", sim.options.hosts, "Hosts in each world; default: drawn")
       ->check(CLI::Range(sim::kHostsMin, sim::kHostsMax));
+  command
+      ->add_option("--machines", sim.options.machines,
+                   "Machines that the hosts share; default: drawn")
+      ->check(CLI::Range(std::uint32_t{1}, sim::kHostsMax));
   command->add_option("--jobs", sim.jobs, "Processes that share the seeds")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'024}))
       ->capture_default_str();

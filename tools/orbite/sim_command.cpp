@@ -36,6 +36,9 @@ std::string command_of(std::uint64_t seed, const sim::Options& options) {
   if (options.hosts != 0) {
     command += format(" --hosts %u", options.hosts);
   }
+  if (options.machines != 0) {
+    command += format(" --machines %u", options.machines);
+  }
   return command + " --log";
 }
 

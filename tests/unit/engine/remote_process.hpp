@@ -47,6 +47,8 @@ class RemoteProcess {
   }
 
   [[nodiscard]] std::uint64_t address() const { return address_; }
+  [[nodiscard]] const std::vector<std::uint8_t>& connection() const { return connection_; }
+  [[nodiscard]] const std::vector<std::uint8_t>& range() const { return range_; }
   /// Returns when none of its threads runs any more.
   void stop() const {
     ASSERT_EQ(::kill(pid_, SIGSTOP), 0);

@@ -6,6 +6,7 @@
 
 #include "engine_pair.hpp"
 #include "remote_process.hpp"
+#include "wire/metadata.hpp"
 
 namespace orbite {
 namespace {
@@ -98,6 +99,77 @@ TEST_F(Unresolved, OfARetiredPeerIsStillNamedAndEndsWithTheWordOnItsEpoch) {
     EXPECT_TRUE(test::wait_terminal(*node_.engine, request).terminal());
   }
   EXPECT_TRUE(node_.engine->unresolved_peers().empty());
+}
+
+/// A peer as it is known under another name and another blob of the same life.
+class UnresolvedTwice : public Unresolved {
+ protected:
+  static constexpr std::size_t kSmall = 4096;  // one piece each
+
+  UnresolvedTwice() {
+    auto blob = wire::decode_connection(remote_.connection(), wire::Profile::kMemory).value();
+    blob.addresses.push_back({4, {192, 0, 2, 1}});
+    again_ = node_.engine->import_peer("again", wire::encode(blob)).value();
+    range_ = node_.engine->import_range(again_, remote_.range(), remote_.address(), kLarge).value();
+    EXPECT_TRUE(node_.engine->connect_peer(again_, 20'000'000'000).has_value());
+  }
+  Handle write(Handle peer, Handle range, std::size_t at) {
+    const Descriptor from{node_.address(at), kSmall, node_.registration};
+    const Descriptor to{remote_.address() + at, kSmall, range};
+    const Handle request =
+        node_.engine->prepare({Operation::kWrite, peer, {&from, 1}, {&to, 1}}).value();
+    EXPECT_TRUE(node_.engine->post(request, {}).has_value());
+    return request;
+  }
+  UnresolvedPeer only() {
+    const std::vector<UnresolvedPeer> unresolved = node_.engine->unresolved_peers();
+    EXPECT_EQ(unresolved.size(), 1U);
+    return unresolved.empty() ? UnresolvedPeer{} : unresolved.front();
+  }
+
+  Handle again_;
+  Handle range_;
+};
+
+TEST_F(UnresolvedTwice, IsOneEntryThatCountsEachPieceOnce) {
+  remote_.stop();
+  const std::vector<Handle> requests = {write(node_.peer, node_.range, 0),
+                                        write(node_.peer, node_.range, kSmall),
+                                        write(again_, range_, 2 * kSmall)};
+  ASSERT_TRUE(eventually([&] {
+    const std::vector<UnresolvedPeer> unresolved = node_.engine->unresolved_peers();
+    return !unresolved.empty() && unresolved.front().requests == 3 &&
+           unresolved.front().pieces >= 3;
+  }));
+  EXPECT_EQ(only().pieces, 3U);
+  EXPECT_EQ(only().bytes, 3 * kSmall);
+  EXPECT_EQ(only().code, ErrorCode::kPeerSilent);
+
+  ASSERT_TRUE(node_.engine->retire_peer(node_.peer).has_value());
+  EXPECT_FALSE(only().retired) << "its life is known under the other name";
+  ASSERT_TRUE(node_.engine->retire_peer(again_).has_value());
+  EXPECT_TRUE(only().retired);
+  EXPECT_EQ(only().requests, 3U);
+
+  ASSERT_TRUE(node_.engine->confirm_epoch_fenced(only().epoch).has_value());
+  for (const Handle request : requests) {
+    EXPECT_TRUE(test::wait_terminal(*node_.engine, request).terminal());
+  }
+  EXPECT_TRUE(node_.engine->unresolved_peers().empty());
+}
+
+TEST_F(UnresolvedTwice, TellsOfTheTroubleThatLastsLongest) {
+  remote_.stop();
+  const Handle first = write(node_.peer, node_.range, 0);
+  ASSERT_TRUE(eventually([&] { return !node_.engine->unresolved_peers().empty(); }));
+  ASSERT_TRUE(eventually([&] { return only().pieces == 1; }));
+  const std::uint64_t lasted_ns = only().duration_ns;
+  const Handle second = write(again_, range_, kSmall);
+  ASSERT_TRUE(eventually([&] { return only().pieces == 2; }));
+  EXPECT_GT(only().duration_ns, lasted_ns);
+  remote_.go_on();
+  EXPECT_TRUE(test::wait_terminal(*node_.engine, first).terminal());
+  EXPECT_TRUE(test::wait_terminal(*node_.engine, second).terminal());
 }
 
 TEST_F(Unresolved, CanceledWorkOnItsWayIsNamedWithoutAConnectionInTrouble) {

@@ -62,7 +62,7 @@ TEST(RegistryAddAllocation, AFailureAtAnyPointLeavesNothing) {
 TEST(RegistryAllocation, OnlyAddAndCoveringAllocate) {
   World world;
   const Handle handle = *world.registry.add(World::descriptor(1, 1));
-  const Handle other = *world.registry.add(World::descriptor(1, 1));
+  EXPECT_TRUE(world.registry.add(World::descriptor(1, 1)));
   allocations_left = 0;
   const auto registration = world.registry.find(handle);
   auto first = world.registry.borrow(*registration, Direction::kRead, Borrower::kLocal);
@@ -71,7 +71,8 @@ TEST(RegistryAllocation, OnlyAddAndCoveringAllocate) {
   const auto refused = world.registry.borrow(*registration, Direction::kRead, Borrower::kLocal);
   *first = RangeLoan();
   *second = RangeLoan();
-  world.registry.quarantine(other);
+  world.registry.reap();
+  world.registry.quarantine_all();
   const auto state = world.registry.state(handle);
   const auto counts = world.registry.counts();
   world.registry.fence_all();

@@ -64,8 +64,8 @@ class Machine {
         retire_what_is_free();
         break;
       default:
-        if (b % 8 == 0) {
-          quarantine(it);
+        if (b % 32 == 0) {
+          quarantine_all();
         }
         break;
     }
@@ -211,10 +211,12 @@ class Machine {
     }
   }
 
-  void quarantine(Expected& it) {
-    world_.registry.quarantine(it.handle);
-    if (it.held()) {
-      it.state = RegistrationState::kUnquiesced;
+  void quarantine_all() {
+    world_.registry.quarantine_all();
+    for (Expected& it : all_) {
+      if (it.held()) {
+        it.state = RegistrationState::kUnquiesced;
+      }
     }
   }
 

@@ -116,12 +116,12 @@ TEST(RegistryQuarantine, OfAllTellsNobodyWhenALoanComesBackLater) {
 
 TEST(RegistryAdd, StopsAtTheBudgetAndNamesIt) {
   World world(3);
+  EXPECT_TRUE(world.registry.add(World::descriptor(3, 1)));
+  world.registry.quarantine_all();
   const Handle live = *world.registry.add(World::descriptor(1, 1));
   const Handle lent = *world.registry.add(World::descriptor(2, 1));
   auto loan = world.registry.borrow(*world.registry.find(lent), Direction::kRead, Borrower::kLocal);
   EXPECT_EQ(*world.registry.deregister(lent), RegistrationState::kFenced);
-  const Handle odd = *world.registry.add(World::descriptor(3, 1));
-  world.registry.quarantine(odd);
   const auto refused = world.registry.add(World::descriptor(4, 1));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::kBudgetExhausted);
@@ -193,7 +193,6 @@ TEST(RegistryHandle, UnknownOnesAreStale) {
     EXPECT_EQ(world.registry.state(handle).error().code(), ErrorCode::kStaleHandle);
     EXPECT_EQ(world.registry.find(handle).error().code(), ErrorCode::kStaleHandle);
     EXPECT_EQ(world.registry.deregister(handle).error().code(), ErrorCode::kStaleHandle);
-    world.registry.quarantine(handle);
   }
   EXPECT_EQ(*world.registry.state(known), RegistrationState::kLive);
 }
@@ -407,8 +406,8 @@ TEST(RegistryQuarantine, KeepsSlotAndChargeForEver) {
   auto loan =
       world.registry.borrow(*world.registry.find(handle), Direction::kRead, Borrower::kLocal);
   EXPECT_EQ(*world.registry.deregister(handle), RegistrationState::kFenced);
-  world.registry.quarantine(handle);
-  world.registry.quarantine(handle);
+  world.registry.quarantine_all();
+  world.registry.quarantine_all();
   *loan = RangeLoan();
   world.registry.reap();
   world.registry.fence_all();
@@ -428,7 +427,7 @@ TEST(RegistryQuarantine, WinsOverARetirementThatHasNotBegun) {
       world.registry.borrow(*world.registry.find(handle), Direction::kRead, Borrower::kLocal);
   EXPECT_EQ(*world.registry.deregister(handle), RegistrationState::kFenced);
   *loan = RangeLoan();
-  world.registry.quarantine(handle);
+  world.registry.quarantine_all();
   EXPECT_EQ(*world.registry.state(handle), RegistrationState::kUnquiesced);
   EXPECT_EQ(*calls, 0);
 }
@@ -437,7 +436,7 @@ TEST(RegistryQuarantine, ComesTooLateForARetirementThatHasBegun) {
   World world;
   Handle handle;
   MemoryDescriptor descriptor = World::descriptor(1, 1);
-  descriptor.retired = [&] { world.registry.quarantine(handle); };
+  descriptor.retired = [&] { world.registry.quarantine_all(); };
   handle = *world.registry.add(descriptor);
   EXPECT_EQ(*world.registry.deregister(handle), RegistrationState::kRetired);
   EXPECT_EQ(world.registry.counts().unquiesced, 0U);
@@ -523,7 +522,7 @@ class Case {
       EXPECT_TRUE(world_.registry.add(World::descriptor(0x2000, 64)));
     }
     if (state == "unquiesced") {
-      world_.registry.quarantine(handle_);
+      world_.registry.quarantine_all();
     }
   }
 
@@ -552,7 +551,7 @@ class Case {
       return "ok";
     }
     if (event == "quarantine") {
-      registry.quarantine(handle_);
+      registry.quarantine_all();
       return "ok";
     }
     EXPECT_EQ(event, "fence_all");

@@ -94,6 +94,39 @@ TEST_F(MailboxTest, AFloodWhileNobodyLooksDropsOnlyItsOwn) {
   EXPECT_EQ(take()->sender, "quiet");
 }
 
+/// A sender over its share, because others have come since, pays for what it adds and no more.
+TEST_F(MailboxTest, AMessageDropsOfItsSenderAsManyBytesAsItHas) {
+  constexpr std::size_t kSize = 10;
+  constexpr std::uint64_t kCost = 1 + kSize + kOverhead;
+  for (const char* const sender : {"a", "a", "a", "b", "b", "c"}) {
+    ASSERT_TRUE(mailbox_.deliver(sender, message(kSize)).has_value());
+  }
+  ASSERT_EQ(mailbox_.bytes(), 6 * kCost) << "nothing was dropped";
+  ASSERT_TRUE(mailbox_.deliver("a", message(kSize, 1)).has_value());
+  EXPECT_EQ(counters_.notifications_dropped.value(), 1U);
+  EXPECT_EQ(mailbox_.bytes(), 6 * kCost);
+  // Of more bytes than one of its old messages, and less than two.
+  ASSERT_TRUE(mailbox_.deliver("a", message(kSize + 1, 2)).has_value());
+  EXPECT_EQ(counters_.notifications_dropped.value(), 3U);
+  EXPECT_EQ(mailbox_.bytes(), 5 * kCost + 1);
+  std::string senders;
+  while (const auto taken = take()) {
+    senders += taken->sender;
+  }
+  EXPECT_EQ(senders, "bbcaa");
+}
+
+/// One that has nothing in here takes the room of the oldest of all, and only as it needs it.
+TEST_F(MailboxTest, AMessageOfANewSenderDropsTheOldestOfAll) {
+  for (const char* const sender : {"a", "b", "a", "c", "d"}) {
+    ASSERT_TRUE(mailbox_.deliver(sender, message(60)).has_value());
+  }
+  ASSERT_EQ(mailbox_.bytes(), 5 * (1 + 60 + kOverhead));
+  ASSERT_TRUE(mailbox_.deliver("e", message(60)).has_value());
+  EXPECT_EQ(counters_.notifications_dropped.value(), 1U);
+  EXPECT_EQ(take()->sender, "b");
+}
+
 TEST_F(MailboxTest, AFloodLeavesRoomForOthers) {
   EXPECT_FALSE(take().has_value());
   while (mailbox_.deliver("flood", message(0)).has_value()) {
@@ -140,71 +173,90 @@ TEST_F(MailboxTest, RefusesWhatCanNeverFitAndDropsNothingForIt) {
   EXPECT_EQ(tiny.messages(), 1U);
 }
 
-RC_GTEST_PROP(MailboxProperty, EqualsTheModel,
-              (const std::vector<std::array<std::uint8_t, 3>>& steps)) {
-  telemetry::Counters counters;
-  const auto inbox_max = *rc::gen::inRange<std::uint64_t>(150, 1500);
-  Mailbox mailbox({.message_bytes_max = 200, .inbox_bytes_max = inbox_max}, counters);
-  std::deque<Message> model;
-  bool looked = false;
-  std::uint64_t dropped = 0;
-  const auto held_by = [&](const std::string& sender, const auto& cost_of) {
-    std::uint64_t sum = 0;
-    for (const Message& it : model) {
-      sum += it.sender == sender ? cost_of(it) : 0;
-    }
-    return sum;
-  };
-  const auto cost = [](const Message& it) {
+/// The rules in their plainest form.
+struct MailboxModel {
+  static std::uint64_t cost(const Message& it) {
     return it.sender.size() + it.bytes.size() + kOverhead;
-  };
-  const auto used = [&] {
+  }
+  [[nodiscard]] std::uint64_t used() const {
     std::uint64_t sum = 0;
-    for (const Message& it : model) {
+    for (const Message& it : messages) {
       sum += cost(it);
     }
     return sum;
-  };
+  }
+  [[nodiscard]] std::uint64_t held_by(const std::string& sender) const {
+    std::uint64_t sum = 0;
+    for (const Message& it : messages) {
+      sum += it.sender == sender ? cost(it) : 0;
+    }
+    return sum;
+  }
+  [[nodiscard]] bool has_room(const Message& it) const {
+    const std::uint64_t held = held_by(it.sender);
+    return used() + cost(it) <= inbox_max &&
+           (held == 0 || held + cost(it) <= inbox_max - used() - cost(it));
+  }
+  void drop_for(const Message& it) {
+    std::uint64_t bytes = 0;
+    while (used() + cost(it) > inbox_max || (bytes < cost(it) && !has_room(it))) {
+      const bool has_own = held_by(it.sender) > 0;
+      const auto oldest = std::find_if(messages.begin(), messages.end(), [&](const Message& other) {
+        return !has_own || other.sender == it.sender;
+      });
+      bytes += cost(*oldest);
+      messages.erase(oldest);
+      ++dropped;
+    }
+  }
+  bool deliver(const Message& it) {
+    if (it.bytes.size() > kMessageMax || cost(it) > inbox_max || (looked && !has_room(it))) {
+      return false;
+    }
+    drop_for(it);
+    messages.push_back(it);
+    return true;
+  }
+
+  static constexpr std::uint64_t kMessageMax = 200;
+  std::uint64_t inbox_max = 0;
+  std::deque<Message> messages;
+  bool looked = false;
+  std::uint64_t dropped = 0;
+};
+
+RC_GTEST_PROP(MailboxProperty, EqualsTheModel,
+              (const std::vector<std::array<std::uint8_t, 3>>& steps)) {
+  telemetry::Counters counters;
+  MailboxModel model;
+  model.inbox_max = *rc::gen::inRange<std::uint64_t>(150, 1500);
+  Mailbox mailbox(
+      {.message_bytes_max = MailboxModel::kMessageMax, .inbox_bytes_max = model.inbox_max},
+      counters);
   for (const auto& [what, sender, size] : steps) {
-    if (what % 4 != 0) {
+    if (what % 16 != 0) {
       const Message it{std::string(sender % 20, 's'), message(size, what)};
-      const bool legal = it.bytes.size() <= 200 && cost(it) <= inbox_max;
-      const auto room = [&] {
-        const std::uint64_t held = held_by(it.sender, cost);
-        return used() + cost(it) <= inbox_max &&
-               (held == 0 || held + cost(it) <= inbox_max - used() - cost(it));
-      };
-      while (legal && !looked && !room()) {
-        const bool has_own = held_by(it.sender, cost) > 0;
-        model.erase(std::find_if(model.begin(), model.end(), [&](const Message& other) {
-          return !has_own || other.sender == it.sender;
-        }));
-        ++dropped;
-      }
-      const bool fits = legal && room();
-      RC_ASSERT(mailbox.deliver(it.sender, it.bytes).has_value() == fits);
-      if (fits) {
-        model.push_back(it);
-      }
+      RC_ASSERT(mailbox.deliver(it.sender, it.bytes).has_value() == model.deliver(it));
     } else {
-      looked = true;
+      model.looked = true;
       Mailbox::Sizes needed;
       const auto taken = mailbox.take({sender, size}, needed);
-      const bool fits = !model.empty() && model.front().sender.size() <= sender &&
-                        model.front().bytes.size() <= size;
+      const bool fits = !model.messages.empty() && model.messages.front().sender.size() <= sender &&
+                        model.messages.front().bytes.size() <= size;
       RC_ASSERT(taken.has_value() == fits);
-      if (!model.empty()) {
-        RC_ASSERT(needed.sender_bytes == model.front().sender.size());
-        RC_ASSERT(needed.message_bytes == model.front().bytes.size());
+      if (!model.messages.empty()) {
+        RC_ASSERT(needed.sender_bytes == model.messages.front().sender.size());
+        RC_ASSERT(needed.message_bytes == model.messages.front().bytes.size());
       }
       if (fits) {
-        RC_ASSERT(taken->sender == model.front().sender && taken->bytes == model.front().bytes);
-        model.pop_front();
+        RC_ASSERT(taken->sender == model.messages.front().sender &&
+                  taken->bytes == model.messages.front().bytes);
+        model.messages.pop_front();
       }
     }
-    RC_ASSERT(mailbox.bytes() == used() && mailbox.messages() == model.size());
-    RC_ASSERT(mailbox.bytes() <= inbox_max);
-    RC_ASSERT(counters.notifications_dropped.value() == dropped);
+    RC_ASSERT(mailbox.bytes() == model.used() && mailbox.messages() == model.messages.size());
+    RC_ASSERT(mailbox.bytes() <= model.inbox_max);
+    RC_ASSERT(counters.notifications_dropped.value() == model.dropped);
   }
 }
 
