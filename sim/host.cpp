@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/host.hpp"
 
+#include "sim/allocation_fault.hpp"
+
 namespace orbite::sim {
 
 bool HostWaiter::wait_for(std::unique_lock<std::mutex>& lock, std::condition_variable& /*changed*/,
                           base::Nanoseconds timeout_ns, const std::function<bool()>& ready) {
+  const AllocationShelter shelter;
   const base::Nanoseconds deadline_ns = base::saturating_add(scheduler_.now_ns(), timeout_ns);
   const Scheduler::Hold hold(scheduler_);
   ++waits_;

@@ -91,6 +91,9 @@ struct Host {
   base::Nanoseconds application_until_ns = 0;  ///< the application is paused
   bool received = false;                       ///< since the arena was compared
 
+  /// How often, of a thousand, an entry of its engine finds no memory.
+  std::uint32_t no_memory_per_mille = 0;
+
   // What the application knows.
   bool forgetful = false;  ///< it does not take its notifications
   std::vector<RegistrationPtr> registrations;

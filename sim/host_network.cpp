@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/assert.hpp"
+#include "sim/allocation_fault.hpp"
 
 namespace orbite::sim {
 namespace {
@@ -71,6 +72,7 @@ HostNetwork::Entry* HostNetwork::find(Socket socket, Kind kind, const char* what
 // ---- Listening
 
 Result<platform::Socket> HostNetwork::listen(const SocketAddress& address) {
+  const AllocationShelter shelter;
   ++calls_;
   if (dead_) {
     return fail(ErrorCode::kSystem, "no such process");
@@ -90,6 +92,7 @@ Result<platform::Socket> HostNetwork::listen(const SocketAddress& address) {
 }
 
 Result<platform::SocketAddress> HostNetwork::local_address(Socket socket) {
+  const AllocationShelter shelter;
   const Entry* const entry = find(socket, Kind::kListener, "local_address");
   if (entry == nullptr) {
     return fail(ErrorCode::kSystem, "no listener");
@@ -116,6 +119,7 @@ void HostNetwork::enter_backlog(Socket listener, Fabric::ConnectionPtr connectio
 }
 
 Result<platform::Socket> HostNetwork::accept(Socket listener, SocketAddress& peer) {
+  const AllocationShelter shelter;
   Entry* const entry = find(listener, Kind::kListener, "accept");
   if (entry == nullptr || entry->backlog.empty()) {
     return fail(ErrorCode::kNotFound, "nobody is waiting");
@@ -140,6 +144,7 @@ Result<platform::Socket> HostNetwork::accept(Socket listener, SocketAddress& pee
 
 Result<platform::Socket> HostNetwork::connect(const SocketAddress& address,
                                               const SocketAddress* /*source*/) {
+  const AllocationShelter shelter;
   ++calls_;
   if (dead_) {
     return fail(ErrorCode::kSystem, "no such process");
@@ -160,6 +165,7 @@ Result<platform::Socket> HostNetwork::connect(const SocketAddress& address,
 }
 
 IoResult HostNetwork::connect_result(Socket socket) {
+  const AllocationShelter shelter;
   Entry* const entry = find(socket, Kind::kStream, "connect_result");
   if (entry == nullptr) {
     return failed(EBADF);
@@ -183,6 +189,7 @@ std::size_t HostNetwork::cut(std::size_t bytes) {
 }
 
 IoResult HostNetwork::send(Socket socket, std::span<const iovec> buffers) {
+  const AllocationShelter shelter;
   Entry* const entry = find(socket, Kind::kStream, "send");
   if (entry == nullptr) {
     return failed(EBADF);
@@ -220,6 +227,7 @@ IoResult HostNetwork::send(Socket socket, std::span<const iovec> buffers) {
 }
 
 IoResult HostNetwork::receive(Socket socket, std::span<const iovec> buffers) {
+  const AllocationShelter shelter;
   Entry* const entry = find(socket, Kind::kStream, "receive");
   if (entry == nullptr) {
     return failed(EBADF);
@@ -253,6 +261,7 @@ IoResult HostNetwork::receive(Socket socket, std::span<const iovec> buffers) {
 }
 
 void HostNetwork::shutdown_send(Socket socket) {
+  const AllocationShelter shelter;
   Entry* const entry = find(socket, Kind::kStream, "shutdown_send");
   if (entry == nullptr) {
     return;
@@ -265,6 +274,7 @@ void HostNetwork::shutdown_send(Socket socket) {
 }
 
 void HostNetwork::configure(Socket socket, const SocketOptions& options) {
+  const AllocationShelter shelter;
   if (Entry* const entry = find(socket, Kind::kStream, "configure"); entry != nullptr) {
     fabric_.keep_alive(entry->connection, entry->side, options.keepalive_idle_ns);
   }
@@ -282,6 +292,7 @@ void HostNetwork::end_entry(Entry& entry) {
 }
 
 void HostNetwork::close(Socket socket) {
+  const AllocationShelter shelter;
   ++calls_;
   if (dead_) {
     return;
@@ -313,17 +324,20 @@ void HostNetwork::kill() {
 // ---- Polling
 
 Result<platform::Socket> HostNetwork::make_poller() {
+  const AllocationShelter shelter;
   ++calls_;
   pollers_.push_back(entries_.size());
   return open(Kind::kPoller);
 }
 
 Result<platform::Socket> HostNetwork::make_wakeup() {
+  const AllocationShelter shelter;
   ++calls_;
   return open(Kind::kWakeup);
 }
 
 void HostNetwork::signal(Socket wakeup) {
+  const AllocationShelter shelter;
   if (Entry* const entry = find(wakeup, Kind::kWakeup, "signal"); entry != nullptr) {
     entry->signalled = true;
     changed(wakeup);
@@ -331,6 +345,7 @@ void HostNetwork::signal(Socket wakeup) {
 }
 
 void HostNetwork::clear(Socket wakeup) {
+  const AllocationShelter shelter;
   if (Entry* const entry = find(wakeup, Kind::kWakeup, "clear"); entry != nullptr) {
     entry->signalled = false;
   }
@@ -397,6 +412,7 @@ bool HostNetwork::any_ready() const {
 
 Result<void> HostNetwork::poller_add(Socket poller, Socket socket, std::uint32_t events,
                                      std::uint64_t token) {
+  const AllocationShelter shelter;
   Entry* const entry = find(poller, Kind::kPoller, "poller_add");
   if (entry == nullptr) {
     return fail(ErrorCode::kSystem, "no poller");
@@ -413,6 +429,7 @@ Result<void> HostNetwork::poller_add(Socket poller, Socket socket, std::uint32_t
 
 void HostNetwork::poller_modify(Socket poller, Socket socket, std::uint32_t events,
                                 std::uint64_t token) {
+  const AllocationShelter shelter;
   Entry* const entry = find(poller, Kind::kPoller, "poller_modify");
   if (entry == nullptr) {
     return;
@@ -428,6 +445,7 @@ void HostNetwork::poller_modify(Socket poller, Socket socket, std::uint32_t even
 }
 
 void HostNetwork::poller_remove(Socket poller, Socket socket) {
+  const AllocationShelter shelter;
   if (Entry* const entry = find(poller, Kind::kPoller, "poller_remove"); entry != nullptr) {
     // A socket that was never added, or not any more, is no mistake: see adopt().
     std::erase_if(entry->interests, [&](const Interest& it) { return it.socket == socket; });
@@ -436,6 +454,7 @@ void HostNetwork::poller_remove(Socket poller, Socket socket) {
 
 std::size_t HostNetwork::poller_wait(Socket poller, std::span<platform::PollEvent> events,
                                      base::Nanoseconds timeout_ns) {
+  const AllocationShelter shelter;
   ORBITE_CHECK(timeout_ns == 0);
   Entry* const entry = find(poller, Kind::kPoller, "poller_wait");
   if (entry == nullptr) {

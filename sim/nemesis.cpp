@@ -74,6 +74,7 @@ void Nemesis::strike(Fault fault) {
     case Fault::kKill:
     case Fault::kPowerLoss:
     case Fault::kPortTaken:
+    case Fault::kNoMemory:
       strike_host(fault);
       return;
   }
@@ -206,6 +207,10 @@ void Nemesis::strike_host(Fault fault) {
         other->clock.jump(step_ns);
       }
       return;
+    case Fault::kNoMemory:
+      host.no_memory_per_mille = static_cast<std::uint32_t>(random_.between(20, 700));
+      later([&host] { host.no_memory_per_mille = 0; });
+      return;
     case Fault::kPortTaken:
       machine.ports_taken.push_back(static_cast<std::uint16_t>(World::kPort + random_.below(3)));
       later([&machine] { machine.ports_taken.clear(); });
@@ -229,6 +234,7 @@ void Nemesis::end() {
     }
   }
   for (const auto& host : world_.hosts) {
+    host->no_memory_per_mille = 0;
     host->paused_until_ns = 0;
     host->application_until_ns = 0;
     if (host->state == Host::State::kDown && random_.chance(700)) {

@@ -7,12 +7,13 @@ namespace orbite::sim {
 namespace {
 
 constexpr std::array<std::string_view, kFaults> kNames = {
-    "delay",        "short",      "clog",  "cut",        "cut-one-way", "reset",      "give-up",
-    "accept-fails", "no-connect", "pause", "clock-jump", "kill",        "power-loss", "port-taken"};
+    "delay",      "short",   "clog",         "cut",        "cut-one-way",
+    "reset",      "give-up", "accept-fails", "no-connect", "pause",
+    "clock-jump", "kill",    "power-loss",   "port-taken", "no-memory"};
 
 constexpr FaultSet kProcessFaults = bit(Fault::kPause) | bit(Fault::kClockJump) |
                                     bit(Fault::kKill) | bit(Fault::kPowerLoss) |
-                                    bit(Fault::kPortTaken);
+                                    bit(Fault::kPortTaken) | bit(Fault::kNoMemory);
 
 constexpr std::array<Profile, 4> kProfiles = {
     Profile{"none", 0, "a quiet world"},

@@ -30,8 +30,9 @@ enum class Fault : std::uint8_t {
   kKill,         ///< a process dies; its kernel ends its connections
   kPowerLoss,    ///< a machine dies without a word, and every process on it
   kPortTaken,    ///< a restarted engine finds its port taken
+  kNoMemory,     ///< allocations of an engine fail
 };
-inline constexpr std::size_t kFaults = 14;
+inline constexpr std::size_t kFaults = 15;
 std::string_view fault_name(Fault fault) noexcept;
 
 using FaultSet = std::uint32_t;
@@ -61,6 +62,9 @@ struct Options {
   std::uint32_t ops = 500;     ///< steps of all applications together
   FaultSet faults = kAllFaults;
   bool keeps_log = false;
+  /// Of all allocations that the engines of a run ask for, these fail.
+  std::uint64_t first_failing_allocation = 0;
+  std::uint64_t failing_allocations = 0;
 };
 
 struct Violation {
@@ -100,6 +104,8 @@ struct Stats {
   std::uint64_t connections = 0;           ///< that were answered
   std::uint64_t loopback_connections = 0;  ///< of them, by loopback between two processes
   std::uint64_t loopback_bytes = 0;        ///< delivered on those
+  std::uint64_t allocations = 0;           ///< that engines asked for
+  std::uint64_t allocations_failed = 0;
   base::Nanoseconds virtual_ns = 0;
   EngineCounts engines;  ///< summed over all lives
 };

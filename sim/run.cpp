@@ -185,7 +185,9 @@ Report run(std::uint64_t seed, const Options& options) {
     Workload workload(world);
     Nemesis nemesis(world);
     for (const auto& host : world.hosts) {
-      world.start(*host);
+      // Of those that find no memory, soon one will.
+      while (!world.start(*host)) {
+      }
     }
     const base::Nanoseconds begin_ns = world.now_ns();
     workload.begin();

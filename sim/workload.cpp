@@ -132,13 +132,14 @@ void Workload::register_memory(Host& host) {
   descriptor.length = length;
   descriptor.access = registration->access;
   descriptor.retired = [this, &host, registration] {
+    const AllocationShelter shelter;
     if (!registration->ended) {
       world_.compare_memory(host);
       world_.checkers.retired(*registration);
     }
   };
   const World::Call call(world_, host);
-  const Result<Handle> handle = host.engine->register_memory(descriptor);
+  const Result<Handle> handle = world_.enter(host)->register_memory(descriptor);
   world_.trace.note(world_.now_ns(), "host%u registers %llu+%llu access %u: %s", host.index,
                     ull(registration->begin), ull(length), registration->access, text_of(handle));
   if (handle) {
@@ -151,7 +152,7 @@ void Workload::register_memory(Host& host) {
 void Workload::deregister(Host& host, const RegistrationPtr& registration) {
   registration->deregistered = true;
   const World::Call call(world_, host);
-  const auto state = host.engine->deregister_memory(registration->handle);
+  const auto state = world_.enter(host)->deregister_memory(registration->handle);
   world_.trace.note(world_.now_ns(), "host%u deregisters %llu: %s %d", host.index,
                     ull(registration->id), text_of(state), state ? static_cast<int>(*state) : -1);
   if (state) {
@@ -179,7 +180,7 @@ void Workload::import_peer(Host& host) {
   }
   const World::Call call(world_, host);
   if (random_.chance(150)) {
-    if (const auto handle = host.engine->self_peer()) {
+    if (const auto handle = world_.enter(host)->self_peer()) {
       host.peers.push_back({*handle, host.life()});
     }
     return;
@@ -192,7 +193,8 @@ void Workload::import_peer(Host& host) {
       break;
     }
   }
-  const auto handle = host.engine->import_peer(world_.host(blob->life.host).name(), blob->bytes);
+  const std::string name = world_.host(blob->life.host).name();
+  const auto handle = world_.enter(host)->import_peer(name, blob->bytes);
   world_.trace.note(world_.now_ns(), "host%u imports host%u of life %u: %s", host.index,
                     blob->life.host, blob->life.number, text_of(handle));
   if (handle) {
@@ -210,7 +212,7 @@ void Workload::connect_peer(Host& host) {
   Result<void> connected;
   {
     const World::Call call(world_, host);
-    connected = host.engine->connect_peer(handle, timeout_ns);
+    connected = world_.enter(host)->connect_peer(handle, timeout_ns);
   }
   world_.trace.note(world_.now_ns(), "host%u has tried to connect: %s", host.index,
                     text_of(connected));
@@ -222,7 +224,7 @@ void Workload::retire_peer(Host& host) {
   }
   const std::size_t index = random_.below(host.peers.size());
   const World::Call call(world_, host);
-  const auto retired = host.engine->retire_peer(host.peers[index].handle);
+  const auto retired = world_.enter(host)->retire_peer(host.peers[index].handle);
   world_.trace.note(world_.now_ns(), "host%u retires its peer host%u: %s", host.index,
                     host.peers[index].life.host, text_of(retired));
   host.peers[index].retired = true;
@@ -235,7 +237,7 @@ void Workload::fence_dead(Host& host) {
         confirm_fenced(host, peer.life);
       } else {
         const World::Call call(world_, host);
-        (void)host.engine->confirm_peer_fenced(peer.handle);
+        (void)world_.enter(host)->confirm_peer_fenced(peer.handle);
       }
       return;
     }
@@ -248,7 +250,7 @@ void Workload::confirm_fenced(Host& host, Life life) {
                                  [&](const World::Blob& known) { return known.life == life; });
   const auto connection = wire::decode_connection(blob->bytes, wire::Profile::kMemory);
   const World::Call call(world_, host);
-  const auto fenced = host.engine->confirm_epoch_fenced(connection.value().epoch.bytes);
+  const auto fenced = world_.enter(host)->confirm_epoch_fenced(connection.value().epoch.bytes);
   world_.trace.note(world_.now_ns(), "host%u is told that life %u of host%u is over: %s",
                     host.index, life.number, life.host, text_of(fenced));
 }
@@ -271,15 +273,15 @@ void Workload::import_range(Host& host) {
   const World::Call call(world_, host);
   Result<Handle> handle;
   if (peer.life == host.life() && random_.chance(500)) {
-    handle = host.engine->local_range(range.registration->handle);
+    handle = world_.enter(host)->local_range(range.registration->handle);
   } else {
     if (random_.chance(300)) {
       range.begin += random_.below((range.end - range.begin) / 2);
       range.end -= random_.below((range.end - range.begin) / 2);
     }
-    handle = host.engine->import_range(peer.handle, range.registration->blob,
-                                       world_.host(peer.life.host).arena.address() + range.begin,
-                                       range.end - range.begin);
+    handle = world_.enter(host)->import_range(
+        peer.handle, range.registration->blob,
+        world_.host(peer.life.host).arena.address() + range.begin, range.end - range.begin);
   }
   world_.trace.note(world_.now_ns(), "host%u imports range %llu of host%u: %s", host.index,
                     ull(range.registration->id), peer.life.host, text_of(handle));
@@ -295,7 +297,7 @@ void Workload::release_range(Host& host) {
   }
   RangeModel& range = host.ranges[random_.below(host.ranges.size())];
   const World::Call call(world_, host);
-  (void)host.engine->release_range(range.handle);
+  (void)world_.enter(host)->release_range(range.handle);
   range.released = true;
 }
 
@@ -324,7 +326,8 @@ void Workload::notify(Host& host) {
   const NotificationPtr notification = new_notification(host, peer.life);
   sent_[notification->id] = {notification, nullptr};
   const World::Call call(world_, host);
-  const auto sent = host.engine->send_notification(peer.handle, message_of(*notification));
+  const std::vector<std::uint8_t> message = message_of(*notification);
+  const auto sent = world_.enter(host)->send_notification(peer.handle, message);
   world_.trace.note(world_.now_ns(), "host%u notifies host%u (%llu): %s", host.index,
                     peer.life.host, ull(notification->id), text_of(sent));
 }
@@ -338,7 +341,7 @@ void Workload::receive_some(Host& host) {
 
 void Workload::receive(Host& host) {
   const World::Call call(world_, host);
-  while (auto message = host.engine->receive_notification()) {
+  while (auto message = world_.enter(host)->receive_notification()) {
     std::uint64_t id = 0;
     if (message->message.size() >= sizeof(id)) {
       std::memcpy(&id, message->message.data(), sizeof(id));
@@ -388,7 +391,7 @@ bool Workload::close(Host& host, base::Nanoseconds timeout_ns) {
   CloseStatus status;
   {
     const World::Call call(world_, host);
-    status = host.engine->close(timeout_ns);
+    status = world_.enter(host)->close(timeout_ns);
   }
   world_.trace.note(world_.now_ns(), "host%u closes: phase %u, %u executions, %u registrations",
                     host.index, static_cast<unsigned>(status.phase), status.executions_unresolved,

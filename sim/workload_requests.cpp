@@ -136,7 +136,7 @@ void Workload::prepare(Host& host) {
   const Lists lists = lists_of(world_, *request, range.handle);
   const World::Call call(world_, host);
   const auto handle =
-      host.engine->prepare({request->operation, peer.handle, lists.local, lists.remote});
+      world_.enter(host)->prepare({request->operation, peer.handle, lists.local, lists.remote});
   world_.trace.note(
       world_.now_ns(), "host%u prepares %s %llu with host%u: %zu ranges, %llu bytes: %s",
       host.index, request->operation == Operation::kWrite ? "WRITE" : "READ", ull(request->id),
@@ -184,11 +184,11 @@ void Workload::prepare_wrong(Host& host) {
       break;
   }
   const World::Call call(world_, host);
-  const auto handle = host.engine->prepare(
+  const auto handle = world_.enter(host)->prepare(
       {Operation::kRead, host.peers[range.peer].handle, {&near, 1}, {&far, 1}});
   if (handle) {
     world_.checkers.violation("S1", host.index, 0, "ranges outside their bounds were prepared");
-    (void)host.engine->release(*handle);
+    (void)world_.enter(host)->release(*handle);
   }
 }
 
@@ -263,7 +263,7 @@ void Workload::post(Host& host, const RequestPtr& request) {
   const World::Call call(world_, host);
   const std::uint64_t calls = host.network->calls();
   const base::Nanoseconds now_ns = world_.now_ns();
-  const auto outcome = host.engine->post(request->handle, options);
+  const auto outcome = world_.enter(host)->post(request->handle, options);
   world_.checkers.bounded(host, "post", host.network->calls() - calls, world_.now_ns() - now_ns);
   world_.trace.note(world_.now_ns(), "host%u posts %llu as execution %llu%s: %s", host.index,
                     ull(request->id), ull(execution->id),
@@ -294,7 +294,7 @@ void Workload::check(Host& host, const RequestPtr& request) {
   const World::Call call(world_, host);
   const std::uint64_t calls = host.network->calls();
   const base::Nanoseconds now_ns = world_.now_ns();
-  const auto outcome = host.engine->check(request->handle);
+  const auto outcome = world_.enter(host)->check(request->handle);
   world_.checkers.bounded(host, "check", host.network->calls() - calls, world_.now_ns() - now_ns);
   world_.compare_memory(host);
   if (!outcome) {
@@ -321,7 +321,7 @@ void Workload::check_some(Host& host) {
 
 void Workload::query(Host& host, const RequestPtr& request) {
   const World::Call call(world_, host);
-  const auto outcome = host.engine->query(request->handle);
+  const auto outcome = world_.enter(host)->query(request->handle);
   world_.compare_memory(host);
   if (outcome && request->execution != nullptr) {
     world_.checkers.outcome(host, *request, *outcome);
@@ -340,7 +340,7 @@ void Workload::cancel_some(Host& host) {
     return;
   }
   const World::Call call(world_, host);
-  const auto canceled = host.engine->cancel(request->handle);
+  const auto canceled = world_.enter(host)->cancel(request->handle);
   world_.trace.note(world_.now_ns(), "host%u cancels %llu: %s", host.index, ull(request->id),
                     text_of(canceled));
 }
@@ -349,7 +349,7 @@ void Workload::release(Host& host, const RequestPtr& request) {
   const World::Call call(world_, host);
   const std::uint64_t calls = host.network->calls();
   const base::Nanoseconds now_ns = world_.now_ns();
-  const auto released = host.engine->release(request->handle);
+  const auto released = world_.enter(host)->release(request->handle);
   world_.checkers.bounded(host, "release", host.network->calls() - calls, world_.now_ns() - now_ns);
   world_.trace.note(world_.now_ns(), "host%u releases %llu: %s", host.index, ull(request->id),
                     text_of(released));
@@ -386,7 +386,7 @@ void Workload::abandon_some(Host& host) {
     return;
   }
   const World::Call call(world_, host);
-  const auto abandoned = host.engine->abandon(request->handle);
+  const auto abandoned = world_.enter(host)->abandon(request->handle);
   world_.trace.note(world_.now_ns(), "host%u abandons %llu: %s", host.index, ull(request->id),
                     text_of(abandoned));
   if (!abandoned) {
@@ -402,10 +402,10 @@ void Workload::abandon_some(Host& host) {
 void Workload::use_stale_handles(Host& host) {
   const World::Call call(world_, host);
   const Handle stale{static_cast<std::uint32_t>(random_.below(8)), 0x7FFFFFFF};
-  if (host.engine->check(stale) || host.engine->post(stale, {}) || host.engine->release(stale) ||
-      host.engine->cancel(stale) || host.engine->abandon(stale) ||
-      host.engine->deregister_memory(stale) || host.engine->retire_peer(stale) ||
-      host.engine->release_range(stale)) {
+  const World::Entry entry = world_.enter(host);
+  if (entry->check(stale) || entry->post(stale, {}) || entry->release(stale) ||
+      entry->cancel(stale) || entry->abandon(stale) || entry->deregister_memory(stale) ||
+      entry->retire_peer(stale) || entry->release_range(stale)) {
     world_.checkers.violation("S8", host.index, 0, "a handle that never was is taken");
   }
 }

@@ -142,6 +142,38 @@ HostNetwork::Observer World::observer(Host& host) {
   return observer;
 }
 
+World::Entry::Entry(World& world, Host& host)
+    : world_(world), host_(host), fault_(world.draw_allocation_fault(host)) {}
+
+World::Entry::~Entry() {
+  world_.stats.allocations += fault_.seen();
+  world_.stats.allocations_failed += fault_.failed();
+}
+
+/// Of a run in which a certain one is to fail: whether it comes now.
+AllocationFault World::draw_allocation_fault(const Host& host) {
+  const std::uint64_t begun = stats.allocations;
+  if (options.failing_allocations > 0) {
+    const std::uint64_t end = options.first_failing_allocation + options.failing_allocations;
+    const std::uint64_t first = std::max(options.first_failing_allocation, begun);
+    return {first - begun, end > first ? end - first : 0};
+  }
+  if (host.no_memory_per_mille == 0 || !random.chance(host.no_memory_per_mille)) {
+    return {0, 0};
+  }
+  return {random.size(60) - 1, random.chance(500) ? 1 : random.size(1000)};
+}
+
+Result<std::unique_ptr<TransferEngine>> World::create(Host& host, EngineOptions engine_options,
+                                                      EngineEnvironment environment) {
+  const Entry entry = enter(host);
+  try {
+    return EngineAccess::create(std::move(engine_options), std::move(environment));
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kOutOfMemory, "creating an engine");
+  }
+}
+
 bool World::start(Host& host) {
   ORBITE_CHECK(host.state == Host::State::kDown);
   if (!fabric.machine(host.machine).up) {
@@ -167,13 +199,15 @@ bool World::start(Host& host) {
       },
       [&host] { return std::vector<platform::SocketAddress>{Fabric::address_of(host.machine)}; },
       [this, &host](std::uint64_t target, std::uint64_t source, std::uint64_t bytes) {
+        const AllocationShelter shelter;
         on_bytes(host, source, bytes, Checkers::Access::kRead);
         // Seen as it is by then: the copy is made when this returns.
         (void)target;
         host.received = true;
       },
       false};
-  auto engine = EngineAccess::create({host.name(), draw_config(host)}, std::move(environment));
+  EngineOptions engine_options{host.name(), draw_config(host)};
+  auto engine = create(host, std::move(engine_options), std::move(environment));
   if (!engine) {
     trace.note(now_ns(), "%s cannot start: %s", host.name().c_str(),
                engine.error().message().c_str());
@@ -215,7 +249,11 @@ void World::wake(Host& host, base::Nanoseconds when_ns) {
 
 void World::turn(Host& host) {
   trace.mix(host.index + 16);
-  const base::Nanoseconds sleep_ns = EngineAccess::work(*host.engine);
+  base::Nanoseconds sleep_ns = 0;
+  {
+    const Entry entry = enter(host);
+    sleep_ns = EngineAccess::work(*host.engine);
+  }
   after_step(host);
   if (EngineAccess::worker_ended(*host.engine)) {
     return;

@@ -5,6 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "engine/environment.hpp"
+#include "sim/allocation_fault.hpp"
 #include "sim/checkers.hpp"
 #include "sim/fabric.hpp"
 #include "sim/host.hpp"
@@ -48,6 +50,23 @@ class World {
     Host& host_;
   };
 
+  /// An entry into a host's engine, which ends with its full expression: `enter(host)->post(...)`.
+  /// Allocations in it are the engine's, and may fail.
+  class Entry {
+   public:
+    Entry(World& world, Host& host);
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    ~Entry();
+    TransferEngine* operator->() const noexcept { return host_.engine.get(); }
+
+   private:
+    World& world_;
+    Host& host_;
+    AllocationFault fault_;
+  };
+  [[nodiscard]] Entry enter(Host& host) { return {*this, host}; }
+
   /// What has come into a host's memory by other ways than a receive.
   void compare_memory(Host& host);
 
@@ -88,6 +107,10 @@ class World {
 
  private:
   friend class Call;
+  friend class Entry;
+  AllocationFault draw_allocation_fault(const Host& host);
+  Result<std::unique_ptr<TransferEngine>> create(Host& host, EngineOptions engine_options,
+                                                 EngineEnvironment environment);
   void after_step(Host& host);
   void count(const Host& host);
   std::uint32_t draw_hosts();

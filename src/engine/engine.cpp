@@ -152,7 +152,8 @@ Result<void> TransferEngine::confirm_peer_fenced(Handle peer) {
 }
 
 Result<void> TransferEngine::confirm_epoch_fenced(const std::array<std::uint8_t, 16>& epoch) {
-  return impl_->confirm_epoch_fenced(base::SourceEpoch{epoch});
+  return guarded("confirm epoch fenced",
+                 [&] { return impl_->confirm_epoch_fenced(base::SourceEpoch{epoch}); });
 }
 
 std::vector<UnresolvedPeer> TransferEngine::unresolved_peers() const {

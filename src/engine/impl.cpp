@@ -26,11 +26,6 @@ constexpr transfer::WorkLimit kCheckLimit{std::uint64_t{2} << 20, 16};
 /// Charged for each notification in the outbox beyond its bytes, so that empty ones are not free.
 constexpr std::uint64_t kNotificationOverhead = 256;
 
-/// Only of a peer with a route.
-transfer::Flow& flow_of(const peer::Peer& peer) {
-  return static_cast<transfer::Flow&>(*peer.link());
-}
-
 }  // namespace
 
 TransferEngine::Impl::Impl(EngineOptions engine_options, EngineEnvironment engine_environment)
@@ -589,29 +584,26 @@ Result<Outcome> TransferEngine::Impl::query(Handle handle) const {
   return request->execution->outcome();
 }
 
-/// All are stopped first: what is dropped then makes room, and none of them may take it. One that
-/// was only queued is terminal by that, so a transport is asked only for those few that it holds.
-void TransferEngine::Impl::stop_executions(
-    std::span<const std::shared_ptr<transfer::Execution>> executions, ErrorCode code) {
-  for (const auto& execution : executions) {
-    stop_planning(*execution, code);
+std::shared_ptr<transfer::Execution> TransferEngine::Impl::next_active(
+    std::uint64_t number, const base::SourceEpoch* epoch) const {
+  const std::lock_guard lock(active_mutex_);
+  auto next = active_.after(number);
+  while (next != nullptr && epoch != nullptr && next->peer().epoch() != *epoch) {
+    next = active_.after(next->number());
   }
-  for (const auto& execution : executions) {
-    drop_unposted(*execution);
-  }
+  return next;
 }
 
-/// The same for all that are active, without memory for a list of them. What becomes active
-/// meanwhile may be missed.
-void TransferEngine::Impl::stop_all_active(ErrorCode code) {
-  const auto after = [this](const std::shared_ptr<transfer::Execution>& last) {
-    const std::lock_guard lock(active_mutex_);
-    return active_.after(last == nullptr ? 0 : last->number());
-  };
-  for (auto next = after(nullptr); next != nullptr; next = after(next)) {
+/// All are stopped first: what is dropped then makes room, and none of them may take it. One that
+/// was only queued is terminal by that, so a transport is asked only for those few that it holds.
+/// What becomes active meanwhile may be missed.
+void TransferEngine::Impl::stop_active(ErrorCode code, const base::SourceEpoch* epoch) {
+  for (auto next = next_active(0, epoch); next != nullptr;
+       next = next_active(next->number(), epoch)) {
     stop_planning(*next, code);
   }
-  for (auto next = after(nullptr); next != nullptr; next = after(next)) {
+  for (auto next = next_active(0, epoch); next != nullptr;
+       next = next_active(next->number(), epoch)) {
     drop_unposted(*next);
   }
 }
@@ -639,7 +631,8 @@ Result<void> TransferEngine::Impl::cancel(Handle handle) {
     return fail(ErrorCode::kNotPosted, "nothing to cancel");
   }
   if (!execution->terminal()) {
-    stop_executions({&execution, 1}, ErrorCode::kCanceled);
+    stop_planning(*execution, ErrorCode::kCanceled);
+    drop_unposted(*execution);
   }
   return {};
 }

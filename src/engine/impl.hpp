@@ -32,6 +32,11 @@ namespace orbite {
 
 class EngineAccess;
 
+/// Only of a peer with a route.
+inline transfer::Flow& flow_of(const peer::Peer& peer) {
+  return static_cast<transfer::Flow&>(*peer.link());
+}
+
 /// A prepared transfer and its current execution.
 struct Request {
   std::shared_ptr<const transfer::Prepared> prepared;
@@ -133,9 +138,11 @@ class TransferEngine::Impl {
   Result<void> check_repostable(const Request& request) const;
   Result<std::shared_ptr<transfer::Execution>> launch(transfer::Execution::Options options);
   void drive(const transfer::Execution& execution, transfer::WorkLimit limit) noexcept;
-  void stop_executions(std::span<const std::shared_ptr<transfer::Execution>> executions,
-                       ErrorCode code);
-  void stop_all_active(ErrorCode code);
+  /// Stops all that are active, or those to one life of a peer, without a list of them.
+  void stop_active(ErrorCode code, const base::SourceEpoch* epoch);
+  /// The first active one whose number is above `number`, to any peer or to one life of one.
+  [[nodiscard]] std::shared_ptr<transfer::Execution> next_active(
+      std::uint64_t number, const base::SourceEpoch* epoch) const;
   void stop_planning(transfer::Execution& execution, ErrorCode code);
   void drop_unposted(transfer::Execution& execution);
   void on_terminal(transfer::Execution& execution) noexcept;

@@ -71,40 +71,36 @@ Result<void> TransferEngine::Impl::confirm_peer_fenced(Handle handle) {
   return confirm_epoch_fenced(peer->epoch());
 }
 
+/// Whatever asks for memory comes before anything is done.
 Result<void> TransferEngine::Impl::confirm_epoch_fenced(const base::SourceEpoch& epoch) {
   ORBITE_TRY(check_process());
+  const std::string epoch_text = base::to_hex(epoch.bytes);
   std::vector<std::shared_ptr<peer::Peer>> known = peers.all();
   std::erase_if(known, [&](const auto& peer) { return peer->epoch() != epoch; });
   // First, so that nothing is launched to them behind the look at what is active.
   for (const auto& peer : known) {
     peer->retire();
   }
-  std::vector<std::shared_ptr<transfer::Execution>> executions = active_executions();
-  std::erase_if(executions,
-                [&](const auto& execution) { return execution->peer().epoch() != epoch; });
-  if (known.empty() && executions.empty()) {
-    return fail(ErrorCode::kNotFound, "no peer of epoch %s", base::to_hex(epoch.bytes).c_str());
+  std::shared_ptr<transfer::Execution> execution = next_active(0, &epoch);
+  if (known.empty() && execution == nullptr) {
+    return fail(ErrorCode::kNotFound, "no peer of epoch %s", epoch_text.c_str());
   }
-  const std::string& name =
-      known.empty() ? executions.front()->peer().name() : known.front()->name();
+  const peer::Peer& named = known.empty() ? execution->peer() : *known.front();
   base::log(base::LogLevel::kWarn, "an operator declared peer '%.64s' (epoch %s) fenced",
-            name.c_str(), base::to_hex(epoch.bytes).c_str());
+            named.name().c_str(), epoch_text.c_str());
   counters.peers_confirmed_fenced.add();
-  stop_executions(executions, ErrorCode::kPeerDisconnected);
+  stop_active(ErrorCode::kPeerDisconnected, &epoch);
   if (tcp_ == nullptr || epoch == epoch_) {
     return {};
   }
-  std::set<std::shared_ptr<peer::Link>> links;
   for (const auto& peer : known) {
-    links.insert(peer->shared_link());
-  }
-  for (const auto& execution : executions) {
-    links.insert(execution->peer().shared_link());
-  }
-  for (const auto& link : links) {
-    if (link != nullptr) {
-      tcp_->confirm_fenced(static_cast<transfer::Flow&>(*link));
+    if (peer->link() != nullptr) {
+      tcp_->confirm_fenced(flow_of(*peer));
     }
+  }
+  // Some may be to a peer that no handle names any more.
+  for (; execution != nullptr; execution = next_active(execution->number(), &epoch)) {
+    tcp_->confirm_fenced(flow_of(execution->peer()));
   }
   return {};
 }

@@ -152,7 +152,7 @@ base::Nanoseconds TransferEngine::Impl::work_once(base::Nanoseconds now_ns) {
 }
 
 /// Returns the time to the next deadline. All whose deadline has come are stopped first, as in
-/// stop_executions().
+/// stop_active().
 base::Nanoseconds TransferEngine::Impl::expire_deadlines(base::Nanoseconds now_ns) {
   ActiveExecutions::Deadline last{};
   const auto next_due = [&] {
@@ -267,7 +267,7 @@ void TransferEngine::Impl::begin_close() {
   }
   peers.retire_all();
   registry.fence_all();
-  stop_all_active(ErrorCode::kCanceled);
+  stop_active(ErrorCode::kCanceled, nullptr);
 }
 
 CloseStatus TransferEngine::Impl::close(std::uint64_t timeout_ns) {

@@ -3,26 +3,24 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "memory/registry.hpp"
-#include "unit/memory/allocation_failure.hpp"
+#include "sim/allocation_fault.hpp"
 #include "unit/memory/fixture.hpp"
 
 namespace orbite::memory {
 namespace {
 
-using testing::allocations_left;
 using testing::range;
 using testing::World;
 
 /// The answer of `call` when its allocation number `number` fails.
 template <typename Call>
 auto with_failure(int number, Call&& call) {
-  allocations_left = number;
-  auto result = call();
-  allocations_left = -1;
-  return result;
+  const sim::AllocationFault fault(static_cast<std::uint64_t>(number), 1);
+  return call();
 }
 
 TEST(RegistryAddAllocation, AFailureAtAnyPointLeavesNothing) {
@@ -63,7 +61,8 @@ TEST(RegistryAllocation, OnlyAddAndCoveringAllocate) {
   World world;
   const Handle handle = *world.registry.add(World::descriptor(1, 1));
   EXPECT_TRUE(world.registry.add(World::descriptor(1, 1)));
-  allocations_left = 0;
+  std::optional<sim::AllocationFault> fault;
+  fault.emplace(0, UINT64_MAX);
   const auto registration = world.registry.find(handle);
   auto first = world.registry.borrow(*registration, Direction::kRead, Borrower::kLocal);
   auto second = world.registry.borrow_remote(handle, (*registration)->key(), Direction::kWrite);
@@ -76,7 +75,7 @@ TEST(RegistryAllocation, OnlyAddAndCoveringAllocate) {
   const auto state = world.registry.state(handle);
   const auto counts = world.registry.counts();
   world.registry.fence_all();
-  allocations_left = -1;
+  fault.reset();
   EXPECT_EQ(*fenced, RegistrationState::kFenced);
   EXPECT_FALSE(refused);
   EXPECT_EQ(*state, RegistrationState::kRetired);

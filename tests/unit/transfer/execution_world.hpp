@@ -94,6 +94,7 @@ class World {
       options.outbox_charge = admission.outbox_bytes.take(10).value();
     }
     options.on_terminal = [this](Execution& done) {
+      const sim::AllocationShelter shelter;
       endings.push_back({&done, done.outcome(), held(), done.terminal()});
     };
     return std::make_shared<Execution>(std::move(options));

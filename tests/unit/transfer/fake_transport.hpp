@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/allocation_fault.hpp"
 #include "transfer/transport.hpp"
 
 namespace orbite::transfer::testing {
@@ -31,6 +32,7 @@ class FakeTransport final : public Transport, private CompletionPath {
     return room.at(static_cast<std::size_t>(qos)) > 0;
   }
   Result<void> submit(Flow& /*flow*/, Slice& slice) override {
+    const sim::AllocationShelter shelter;
     const auto qos = static_cast<std::size_t>(slice.qos);
     --room.at(qos);
     if (refuse_next.has_value()) {

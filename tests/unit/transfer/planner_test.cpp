@@ -67,6 +67,46 @@ TEST_F(PlannerTest, ServesFirstComeFirst) {
             (std::vector<const Execution*>{a.get(), a.get(), a.get(), b.get(), b.get()}));
 }
 
+TEST_F(PlannerTest, WithoutMemoryForASliceItsExecutionFailsWithWhatIsOnItsWay) {
+  const auto first = enqueue({.extents = {100'000}});
+  const auto second = enqueue({.extents = {50}});
+  {
+    const sim::AllocationFault fault(0, UINT64_MAX);
+    pump();
+    EXPECT_GE(fault.failed(), 2U);
+  }
+  EXPECT_FALSE(world_.planner.waiting(*world_.flow));
+  EXPECT_TRUE(second->terminal());
+  EXPECT_EQ(second->outcome().code, ErrorCode::kOutOfMemory);
+  EXPECT_EQ(second->outcome().effect, RemoteEffect::kNone);
+  const std::size_t handed_out = world_.transport.accepted.size();
+  EXPECT_EQ(first->terminal(), handed_out == 0);
+  while (!world_.transport.accepted.empty()) {
+    world_.transport.finish_front();
+  }
+  EXPECT_TRUE(first->terminal());
+  EXPECT_EQ(first->outcome().code, ErrorCode::kOutOfMemory);
+  EXPECT_EQ(first->outcome().bytes_prefix, handed_out * 100);
+  EXPECT_EQ(first->outcome().effect, handed_out == 0 ? RemoteEffect::kNone : RemoteEffect::kPrefix);
+}
+
+TEST_F(PlannerTest, QueuesAndForgetsWithoutMemory) {
+  const auto first = world_.make({.extents = {250}});
+  const auto second = world_.make({.extents = {250}});
+  const sim::AllocationFault fault(0, UINT64_MAX);
+  for (int round = 0; round < 3; ++round) {
+    world_.planner.enqueue(*world_.flow, first);
+    world_.planner.enqueue(*world_.flow, second);
+    world_.planner.forget(*world_.flow, *first);
+    world_.planner.forget(*world_.flow, *second);
+  }
+  EXPECT_FALSE(world_.planner.waiting(*world_.flow));
+  first->stop(ErrorCode::kCanceled);
+  second->stop(ErrorCode::kCanceled);
+  EXPECT_TRUE(first->terminal());
+  EXPECT_EQ(fault.seen(), 0U);
+}
+
 TEST_F(PlannerTest, LetsNeitherClassWaitForTheOther) {
   set_room(kBulk, 0);
   enqueue({.extents = {250}});
