@@ -101,8 +101,9 @@ TransferEngine::~TransferEngine() {
     platform::pin_library();
     impl_->enter_quarantine();
     // Its worker goes on seeking the proof: owners, charges and code stay.
-    const std::shared_ptr<Impl> kept(std::move(impl_));
-    Quarantine::of_process().keep(kept, [&engine = *kept] { return engine.worker_ended(); });
+    Quarantine::Place place = std::move(impl_->place_in_quarantine);
+    Quarantine::of_process().keep<[](const Impl& engine) { return engine.worker_ended(); }>(
+        std::move(place), std::move(impl_));
     return;
   }
   base::log(base::LogLevel::kInfo, "engine '%.64s' is closed", impl_->options.name.c_str());

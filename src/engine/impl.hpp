@@ -13,6 +13,7 @@
 #include "base/slot_map.hpp"
 #include "engine/active_executions.hpp"
 #include "engine/environment.hpp"
+#include "engine/quarantine.hpp"
 #include "engine/spin.hpp"
 #include "memory/registry.hpp"
 #include "notify/mailbox.hpp"
@@ -118,6 +119,7 @@ class TransferEngine::Impl {
   peer::RangeTable ranges;
   notify::Mailbox mailbox;
   std::vector<std::uint8_t> connection_blob;
+  Quarantine::Place place_in_quarantine = Quarantine::make_place();
 
  private:
   friend class EngineAccess;

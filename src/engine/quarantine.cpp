@@ -25,18 +25,18 @@ Quarantine& Quarantine::of_process() {
   return *found;
 }
 
-void Quarantine::keep(std::shared_ptr<void> engine, std::function<bool()> resolved) {
+void Quarantine::enter(Place place) noexcept {
   reap();
   const std::lock_guard lock(mutex_);
-  residents_.push_back({std::move(engine), std::move(resolved)});
+  residents_.splice(residents_.end(), place);
 }
 
 void Quarantine::reap() noexcept {
-  std::list<Resident> done;  // destroyed after the lock
+  Place done;  // destroyed after the lock
   const std::lock_guard lock(mutex_);
   for (auto it = residents_.begin(); it != residents_.end();) {
     const auto resident = it++;
-    if (resident->resolved()) {
+    if (resident->resolved(resident->engine.get())) {
       done.splice(done.end(), residents_, resident);
     }
   }
@@ -44,9 +44,9 @@ void Quarantine::reap() noexcept {
 
 std::size_t Quarantine::size() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<std::size_t>(
-      std::count_if(residents_.begin(), residents_.end(),
-                    [](const Resident& resident) { return !resident.resolved(); }));
+  return static_cast<std::size_t>(std::count_if(
+      residents_.begin(), residents_.end(),
+      [](const Resident& resident) { return !resident.resolved(resident.engine.get()); }));
 }
 
 }  // namespace orbite

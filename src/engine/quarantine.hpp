@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace orbite {
 
@@ -18,23 +18,37 @@ class Quarantine {
   /// A child of fork() has one of its own, and touches nothing of its parent's.
   static Quarantine& of_process();
 
-  /// `resolved` says, from any thread, that nothing of the engine runs any more. Reaps.
-  void keep(std::shared_ptr<void> engine, std::function<bool()> resolved);
+  /// An engine and how to ask it whether nothing of it runs any more, from any thread.
+  struct Resident {
+    std::unique_ptr<void, void (*)(void*)> engine{nullptr, nullptr};
+    bool (*resolved)(const void*) = nullptr;
+  };
+  /// Room for one, made with the engine: whoever gives it up must not fail.
+  using Place = std::list<Resident>;
+  static Place make_place() { return Place(1); }
+
+  /// `resolved` takes a `const Engine&`. Reaps.
+  template <auto resolved, typename Engine>
+  void keep(Place place, std::unique_ptr<Engine> engine) noexcept {
+    Resident& resident = place.front();
+    resident.resolved = [](const void* asked) {
+      return resolved(*static_cast<const Engine*>(asked));
+    };
+    resident.engine = {engine.release(), [](void* done) { delete static_cast<Engine*>(done); }};
+    enter(std::move(place));
+  }
   /// Destroys those that are resolved.
   void reap() noexcept;
   /// How many are unresolved. Destroys nothing.
   [[nodiscard]] std::size_t size() const;
 
  private:
-  struct Resident {
-    std::shared_ptr<void> engine;
-    std::function<bool()> resolved;
-  };
+  void enter(Place place) noexcept;
   explicit Quarantine(std::uint32_t process_generation) : process_generation_(process_generation) {}
 
   const std::uint32_t process_generation_;
   mutable std::mutex mutex_;
-  std::list<Resident> residents_;
+  Place residents_;
 };
 
 }  // namespace orbite

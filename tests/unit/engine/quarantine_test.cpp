@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 
 #include "engine_pair.hpp"
+#include "sim/allocation_fault.hpp"
 
 namespace orbite {
 namespace {
@@ -15,20 +15,26 @@ namespace {
 class Resident {
  public:
   Resident() {
-    auto engine = std::make_shared<int>(0);
-    engine_ = engine;
-    Quarantine::of_process().keep(std::move(engine), [resolved = resolved_] { return *resolved; });
+    auto engine = std::make_unique<Engine>();
+    alive_ = engine->alive;
+    engine->resolved = resolved_;
+    Quarantine::of_process().keep<[](const Engine& asked) { return *asked.resolved; }>(
+        Quarantine::make_place(), std::move(engine));
   }
   ~Resident() {
     resolve();
     Quarantine::of_process().reap();
   }
   void resolve() { *resolved_ = true; }
-  [[nodiscard]] bool destroyed() const { return engine_.expired(); }
+  [[nodiscard]] bool destroyed() const { return alive_.expired(); }
 
  private:
+  struct Engine {
+    std::shared_ptr<int> alive = std::make_shared<int>(0);
+    std::shared_ptr<bool> resolved;
+  };
   std::shared_ptr<bool> resolved_ = std::make_shared<bool>(false);
-  std::weak_ptr<int> engine_;
+  std::weak_ptr<int> alive_;
 };
 
 TEST(Quarantine, CountsTheUnresolvedAndDestroysNothingByThat) {
@@ -70,12 +76,28 @@ TEST(Quarantine, DestroysWhatIsResolvedWhenAnEngineIsMade) {
   EXPECT_FALSE(other.destroyed());
 }
 
+TEST(Quarantine, TakesAnEngineInWithoutMemory) {
+  struct Engine {};
+  Quarantine& quarantine = Quarantine::of_process();
+  const std::size_t before = quarantine.size();
+  auto engine = std::make_unique<Engine>();
+  Quarantine::Place place = Quarantine::make_place();
+  {
+    const sim::AllocationFault fault(0, UINT64_MAX);
+    quarantine.keep<[](const Engine&) { return true; }>(std::move(place), std::move(engine));
+    EXPECT_EQ(quarantine.size(), before);
+    quarantine.reap();
+    EXPECT_EQ(fault.seen(), 0U);
+  }
+}
+
 /// What an engine owns may ask here again while it is destroyed.
 TEST(Quarantine, DestroysOutsideItsLock) {
   struct Looks {
     ~Looks() { (void)Quarantine::of_process().size(); }
   };
-  Quarantine::of_process().keep(std::make_shared<Looks>(), [] { return true; });
+  Quarantine::of_process().keep<[](const Looks&) { return true; }>(Quarantine::make_place(),
+                                                                   std::make_unique<Looks>());
   const auto left = Quarantine::of_process().size();
   Quarantine::of_process().reap();
   EXPECT_EQ(Quarantine::of_process().size(), left);
