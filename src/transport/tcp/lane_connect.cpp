@@ -100,9 +100,8 @@ void Lane::connect_failed(ErrorCode code, int native_errno, const char* what) {
   native_errno = std::exchange(attempt_errno_, 0);
   const bool finds_nobody = std::exchange(attempt_finds_nobody_, true);
   environment_.counters.lanes_failed.add();
-  const bool is_control = class_ == wire::LaneClass::kControl;
-  retry_after_ns_ = environment_.clock.now_ns() + (is_control ? kRetryDrain : kRetryAfterRefusal);
-  if (is_control) {
+  if (class_ == wire::LaneClass::kControl) {
+    rest_control();
     // At none of its addresses: the peer that reset a lane is gone, since it ends its served lanes
     // before it stops listening. One address alone says nothing, it may never have been the peer's.
     if (finds_nobody) {
@@ -111,9 +110,13 @@ void Lane::connect_failed(ErrorCode code, int native_errno, const char* what) {
           lane->end_if_reset();
         }
       }
+      if (!wants_connection()) {
+        end_rest_of_control();
+      }
     }
     return;
   }
+  retry_after_ns_ = environment_.clock.now_ns() + kRetryAfterRefusal;
   if (class_ == wire::LaneClass::kLatency) {
     // Who waits for the peer waits for this lane.
     channel_.report_unreachable(Error::make_native(code, native_errno, "peer '%.64s': %s",

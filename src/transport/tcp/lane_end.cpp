@@ -105,6 +105,9 @@ void Lane::peer_ended(const char* what) {
   }
   withdraw_untouched(ErrorCode::kPeerDisconnected, 0);
   end_unproved();
+  if (class_ == wire::LaneClass::kControl) {
+    rest_control();
+  }
 }
 
 /// The connection is gone without the peer's FIN. A reset is its kernel's word, but what had
@@ -133,7 +136,7 @@ void Lane::lost(ErrorCode code, int native_errno, const char* what) {
   stuck_errno_ = native_errno;
   reset_by_peer_ = native_errno == ECONNRESET || native_errno == EPIPE;
   if (class_ == wire::LaneClass::kControl) {
-    retry_after_ns_ = environment_.clock.now_ns() + kRetryDrain;
+    rest_control();
   }
 }
 
@@ -174,6 +177,15 @@ void Lane::shut() {
   close_socket();
   state_ = in_flight_.empty() ? State::kClosed : State::kLost;
   publish();
+}
+
+void Lane::rest_control() { retry_after_ns_ = environment_.clock.now_ns() + control_rest_.next(); }
+
+/// The next trouble is another one.
+void Lane::end_rest_of_control() {
+  control_rest_.reset();
+  retry_after_ns_ = 0;
+  drain_after_ns_ = 0;
 }
 
 void Lane::want_drains() {
