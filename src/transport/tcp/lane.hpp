@@ -76,7 +76,8 @@ class Lane final : private transfer::CompletionPath {
   // Each retires what is unproved, with a proof of its own:
   void end_by_proof(std::uint64_t lane_id);  ///< the peer answered a drain of that connection
   void end_if_reset();                       ///< it reset the connection, and listens no more
-  void end_by_decree();                      ///< an operator says that it is fenced
+  void end_if_reset_at(std::size_t address_index);  ///< the same, of a connection made there
+  void end_by_decree();                             ///< an operator says that it is fenced
   /// Closes the socket at the end of the transport; what is unproved stays so.
   void shut();
 
@@ -131,6 +132,9 @@ class Lane final : private transfer::CompletionPath {
   bool start_connect();
   void finish_connect();
   void connect_failed(ErrorCode code, int native_errno, const char* what);
+  void attempt_failed(ErrorCode code, int native_errno, const char* what);
+  void control_attempt_failed(bool finds_nobody);
+  void forget_attempt();
   bool send_hello();
   bool receive_hello();
   void become_ready();

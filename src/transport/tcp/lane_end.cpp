@@ -165,6 +165,13 @@ void Lane::end_if_reset() {
   }
 }
 
+void Lane::end_if_reset_at(std::size_t address_index) {
+  const std::lock_guard lock(drive_mutex_);
+  if (state_ == State::kLost && reset_by_peer_ && address_index_ == address_index) {
+    end_unproved();
+  }
+}
+
 void Lane::end_by_decree() {
   const std::lock_guard lock(drive_mutex_);
   if (!in_flight_.empty()) {
@@ -181,8 +188,11 @@ void Lane::shut() {
 
 void Lane::rest_control() { retry_after_ns_ = environment_.clock.now_ns() + control_rest_.next(); }
 
-/// The next trouble is another one.
+/// The next trouble is another one: nothing of what was tried in this one counts for it.
 void Lane::end_rest_of_control() {
+  if (state_ == State::kClosed) {
+    forget_attempt();
+  }
   control_rest_.reset();
   retry_after_ns_ = 0;
   drain_after_ns_ = 0;

@@ -3,6 +3,8 @@
 // rests after it failed. Peers and clock are the test's.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <ostream>
@@ -181,6 +183,59 @@ TEST_F(ControlLane, ProvesAtOnceThatNobodyListensAnyMore) {
   const ExecutionPtr execution = lose_a_write();
   refuse_all();
   EXPECT_TRUE(execution->terminal());
+}
+
+// ---- Addresses
+
+Error no_such_address() { return {ErrorCode::kPeerUnreachable, EADDRNOTAVAIL}; }
+
+TEST_F(ControlLane, NeedsNoLoopbackAddressThatTheLaneDidNotUse) {
+  network_.before_connect = [](const platform::SocketAddress& address) {
+    return address.family() == 6 ? std::optional(no_such_address()) : std::nullopt;
+  };
+  const ExecutionPtr execution = lose_a_write();
+  refuse_all();
+  EXPECT_TRUE(execution->terminal());
+}
+
+TEST_F(ControlLane, TakesNoOtherLoopbackAddressForTheOneThatTheLaneUsed) {
+  bool has_ipv4 = true;
+  network_.before_connect = [&](const platform::SocketAddress& address) {
+    return address.family() == 4 && !has_ipv4 ? std::optional(no_such_address()) : std::nullopt;
+  };
+  const ExecutionPtr execution = post_write();
+  const Socket lane = serve();
+  near_.turn();
+  has_ipv4 = false;
+  network_.reset(lane);
+  const auto times = attempts(kSecond, [&] { refuse_all(); });
+  EXPECT_GE(times.size(), 5U);
+  EXPECT_FALSE(execution->terminal());
+}
+
+TEST_F(ControlLane, LooksAtEveryAddressOfAnotherMachine) {
+  wire::ConnectionBlob blob = near_.make_blob(epoch_, secret_, 77);
+  blob.loopback_reachable = false;
+  blob.addresses = {{4, {10, 0, 0, 1}}, {4, {10, 0, 0, 2}}};
+  peer_ = near_.import("far", blob);
+  range_ = near_.caller.import(peer_, far_.blob(epoch_));
+  const ExecutionPtr execution = lose_a_write();
+  network_.reset(network_.answer());
+  near_.turn();
+  ASSERT_FALSE(execution->terminal());
+  network_.reset(network_.answer());
+  near_.turn();
+  EXPECT_TRUE(execution->terminal());
+}
+
+TEST_F(ControlLane, BeginsWithTheFirstAddressAfterEachProof) {
+  for (int i = 0; i < 2; ++i) {
+    const ExecutionPtr execution = lose_a_write();
+    network_.reset(network_.answer());
+    near_.turn();
+    EXPECT_TRUE(execution->terminal()) << "time " << i;
+    EXPECT_TRUE(network_.asking().empty()) << "time " << i;
+  }
 }
 
 // ---- The kernel of a killed peer resets the lanes first, and takes connections for a moment more.
