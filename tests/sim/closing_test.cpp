@@ -53,6 +53,10 @@ class TwoWritersCutOff {
   base::SourceEpoch epoch(std::uint32_t i) {
     return wire::decode_connection(world.blobs[i].bytes, wire::Profile::kMemory).value().epoch;
   }
+  Outcome outcome(std::uint32_t i) {
+    const sim::World::Call call(world, world.host(i));
+    return engine(i).check(requests_[i]).value();
+  }
   CloseStatus close(std::uint32_t i) {
     const sim::World::Call call(world, world.host(i));
     return engine(i).close(0);
@@ -132,10 +136,12 @@ TEST(SimClosing, OneThatClosesAnswersTheDrainsOfOneThatDoesNot) {
   EXPECT_EQ(two.close(0).executions_unresolved, 1U);
   EXPECT_EQ(two.engine(1).unresolved_peers().size(), 1U);
   two.run(base::kSecond);
+  // The one that closes gets no word of its own yet, or it would be gone.
   two.world.fabric.machine(1).ignores_connects = true;
   two.cut(false);
   two.run(5 * base::kSecond);
   EXPECT_EQ(two.close(0).executions_unresolved, 1U);
+  EXPECT_TRUE(two.outcome(1).terminal());
   EXPECT_TRUE(two.engine(1).unresolved_peers().empty());
   two.world.fabric.machine(1).ignores_connects = false;
   two.run(5 * base::kSecond);

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -72,6 +74,9 @@ class MemoryNetwork final : public platform::Network {
   /// What the code under test sent since the last call, of a closed socket too.
   std::vector<std::uint8_t> take_sent(Socket socket) { return std::exchange(sent_[socket], {}); }
 
+  /// Instead of connect().
+  std::function<std::optional<Error>(const SocketAddress&)> before_connect;
+
   // Network.
 
   Result<Socket> listen(const SocketAddress& address) override {
@@ -90,8 +95,12 @@ class MemoryNetwork final : public platform::Network {
     waiting_.pop_front();
     return socket;
   }
-  Result<Socket> connect(const SocketAddress& /*address*/,
-                         const SocketAddress* /*source*/) override {
+  Result<Socket> connect(const SocketAddress& address, const SocketAddress* /*source*/) override {
+    if (before_connect) {
+      if (auto refused = before_connect(address)) {
+        return fail(*refused);
+      }
+    }
     const Socket socket = make();
     asking_.push_back(socket);
     return socket;

@@ -116,6 +116,9 @@ void Lane::on_tick(base::Nanoseconds now_ns, bool caller_is_active) {
     const bool connecting = state_ == State::kConnecting || state_ == State::kHello ||
                             (state_ == State::kClosed && wants_connection());
     const bool idle = in_flight_.empty() && state_ == State::kReady && !wants_connection();
+    if (class_ == wire::LaneClass::kControl && !wants_connection()) {
+      end_rest_of_control();
+    }
     if (!caller_is_active) {
       armed_ = true;
     }

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/backoff.hpp"
 #include "base/log.hpp"
 #include "transfer/transport.hpp"
 #include "transport/tcp/channel.hpp"
@@ -19,8 +20,11 @@
 
 namespace orbite::transport::tcp {
 
-/// How long a control lane waits before it connects, or asks for a drain, once more.
-inline constexpr base::Nanoseconds kRetryDrain = base::kSecond;
+/// How long a control lane rests before it connects, or asks for a drain, once more: briefly at
+/// first, since the kernel of a killed peer takes connections for a moment longer than it keeps
+/// the lanes, and twice as long each time.
+inline constexpr base::Nanoseconds kControlRestMin = 2 * base::kMillisecond;
+inline constexpr base::Nanoseconds kControlRestMax = base::kSecond;
 
 /// Finds the lane that a poll event is for. An entry keeps the lane's channel alive while an event
 /// is handled.
@@ -72,7 +76,8 @@ class Lane final : private transfer::CompletionPath {
   // Each retires what is unproved, with a proof of its own:
   void end_by_proof(std::uint64_t lane_id);  ///< the peer answered a drain of that connection
   void end_if_reset();                       ///< it reset the connection, and listens no more
-  void end_by_decree();                      ///< an operator says that it is fenced
+  void end_if_reset_at(std::size_t address_index);  ///< the same, of a connection made there
+  void end_by_decree();                             ///< an operator says that it is fenced
   /// Closes the socket at the end of the transport; what is unproved stays so.
   void shut();
 
@@ -124,6 +129,9 @@ class Lane final : private transfer::CompletionPath {
   bool open_socket(const platform::SocketAddress& address);
   void finish_connect();
   void connect_failed(ErrorCode code, int native_errno, const char* what);
+  void attempt_failed(ErrorCode code, int native_errno, const char* what);
+  void control_attempt_failed(bool finds_nobody);
+  void forget_attempt();
   bool send_hello();
   bool receive_hello();
   void become_ready();
@@ -146,6 +154,8 @@ class Lane final : private transfer::CompletionPath {
   void finish_slice(const Frame& front, const wire::ResponseHeader& header);
   bool finish_describe(DescribeCall& call, ErrorCode code);
   void finish_drain(std::uint64_t lane_id, ErrorCode code);
+  void rest_control();
+  void end_rest_of_control();
   void add_local_parts(const transfer::Slice& slice, IoCursor& cursor) const;
 
   void peer_ended(const char* what);
@@ -220,6 +230,7 @@ class Lane final : private transfer::CompletionPath {
   std::vector<wire::WireExtent> extent_scratch_;
   bool drains_wanted_ = false;
   base::Nanoseconds drain_after_ns_ = 0;
+  base::Backoff control_rest_{kControlRestMin, kControlRestMax};
 
   // Written by the holder of the drive mutex, while the lane is stuck or has just been.
   mutable std::mutex trouble_mutex_;

@@ -104,31 +104,48 @@ void Lane::connect_failed(ErrorCode code, int native_errno, const char* what) {
     attempt_code_ = code;
     attempt_errno_ = native_errno;
   }
-  attempt_finds_nobody_ = attempt_finds_nobody_ && is_gone(code, native_errno);
+  const bool gone = is_gone(code, native_errno);
+  attempt_finds_nobody_ = attempt_finds_nobody_ && gone;
   log_end(base::LogLevel::kInfo, what, code, native_errno);
-  if (address_index_ + 1 < channel_.addresses().size()) {
+  const auto& addresses = channel_.addresses();
+  if (class_ == wire::LaneClass::kControl && gone && addresses[address_index_].is_loopback()) {
+    // It leads to this machine for ever: who was reached there and is not any more is gone. The
+    // other family tells nothing, this machine may not have it.
+    for (const auto& lane : channel_.lanes()) {
+      if (lane.get() != this) {
+        lane->end_if_reset_at(address_index_);
+      }
+    }
+    if (!wants_connection()) {
+      environment_.counters.lanes_failed.add();
+      end_rest_of_control();
+      return;
+    }
+  }
+  if (address_index_ + 1 < addresses.size()) {
     ++address_index_;
     return;
   }
+  attempt_failed(attempt_code_, attempt_errno_, what);
+}
+
+void Lane::forget_attempt() {
   address_index_ = 0;
-  code = std::exchange(attempt_code_, ErrorCode::kOk);
-  native_errno = std::exchange(attempt_errno_, 0);
-  const bool finds_nobody = std::exchange(attempt_finds_nobody_, true);
+  attempt_code_ = ErrorCode::kOk;
+  attempt_errno_ = 0;
+  attempt_finds_nobody_ = true;
+}
+
+/// At none of the peer's addresses.
+void Lane::attempt_failed(ErrorCode code, int native_errno, const char* what) {
+  const bool finds_nobody = attempt_finds_nobody_;
+  forget_attempt();
   environment_.counters.lanes_failed.add();
-  const bool is_control = class_ == wire::LaneClass::kControl;
-  retry_after_ns_ = environment_.clock.now_ns() + (is_control ? kRetryDrain : kRetryAfterRefusal);
-  if (is_control) {
-    // At none of its addresses: the peer that reset a lane is gone, since it ends its served lanes
-    // before it stops listening. One address alone says nothing, it may never have been the peer's.
-    if (finds_nobody) {
-      for (const auto& lane : channel_.lanes()) {
-        if (lane.get() != this) {
-          lane->end_if_reset();
-        }
-      }
-    }
+  if (class_ == wire::LaneClass::kControl) {
+    control_attempt_failed(finds_nobody);
     return;
   }
+  retry_after_ns_ = environment_.clock.now_ns() + kRetryAfterRefusal;
   if (class_ == wire::LaneClass::kLatency) {
     // Who waits for the peer waits for this lane.
     channel_.report_unreachable(Error::make_native(code, native_errno, "peer '%.64s': %s",
@@ -138,6 +155,23 @@ void Lane::connect_failed(ErrorCode code, int native_errno, const char* what) {
     }
   }
   fail_pending_if_alone(code, native_errno);
+}
+
+/// The peer that reset a lane is gone when it is found nowhere, since it ends its served lanes
+/// before it stops listening. One address alone says nothing, it may never have been the peer's.
+void Lane::control_attempt_failed(bool finds_nobody) {
+  rest_control();
+  if (!finds_nobody) {
+    return;
+  }
+  for (const auto& lane : channel_.lanes()) {
+    if (lane.get() != this) {
+      lane->end_if_reset();
+    }
+  }
+  if (!wants_connection()) {
+    end_rest_of_control();
+  }
 }
 
 /// Nothing of these slices was sent. Another lane of the class that is connected, or on the way to

@@ -106,6 +106,9 @@ void Lane::peer_ended(const char* what) {
   }
   withdraw_untouched(ErrorCode::kPeerDisconnected, 0);
   end_unproved();
+  if (class_ == wire::LaneClass::kControl) {
+    rest_control();
+  }
 }
 
 /// The connection is gone without the peer's FIN. A reset is its kernel's word, but what had
@@ -134,7 +137,7 @@ void Lane::lost(ErrorCode code, int native_errno, const char* what) {
   stuck_errno_ = native_errno;
   reset_by_peer_ = native_errno == ECONNRESET || native_errno == EPIPE;
   if (class_ == wire::LaneClass::kControl) {
-    retry_after_ns_ = environment_.clock.now_ns() + kRetryDrain;
+    rest_control();
   }
 }
 
@@ -163,6 +166,13 @@ void Lane::end_if_reset() {
   }
 }
 
+void Lane::end_if_reset_at(std::size_t address_index) {
+  const std::lock_guard lock(drive_mutex_);
+  if (state_ == State::kLost && reset_by_peer_ && address_index_ == address_index) {
+    end_unproved();
+  }
+}
+
 void Lane::end_by_decree() {
   const std::lock_guard lock(drive_mutex_);
   if (!in_flight_.empty()) {
@@ -175,6 +185,18 @@ void Lane::shut() {
   close_socket();
   state_ = in_flight_.empty() ? State::kClosed : State::kLost;
   publish();
+}
+
+void Lane::rest_control() { retry_after_ns_ = environment_.clock.now_ns() + control_rest_.next(); }
+
+/// The next trouble is another one: nothing of what was tried in this one counts for it.
+void Lane::end_rest_of_control() {
+  if (state_ == State::kClosed) {
+    forget_attempt();
+  }
+  control_rest_.reset();
+  retry_after_ns_ = 0;
+  drain_after_ns_ = 0;
 }
 
 void Lane::want_drains() {

@@ -390,9 +390,14 @@ bool Lane::finish_front(const wire::ResponseHeader& header) {
 
 void Lane::finish_drain(std::uint64_t lane_id, ErrorCode code) {
   if (code != ErrorCode::kOk) {
-    drain_after_ns_ = environment_.clock.now_ns() + kRetryDrain;  // it cannot promise it now
+    // It cannot promise it now. The refusals of one look at it are one.
+    const base::Nanoseconds now = environment_.clock.now_ns();
+    if (now >= drain_after_ns_) {
+      drain_after_ns_ = now + control_rest_.next();
+    }
     return;
   }
+  end_rest_of_control();
   for (const auto& lane : channel_.lanes()) {
     if (lane.get() != this) {
       lane->end_by_proof(lane_id);
