@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+import tree_check
 
 ROOMS = (
     "base platform config wire telemetry memory copy peer policy transfer notify transport engine"
@@ -207,48 +208,5 @@ CASES: list[tuple[str, str, str | None]] = [
 ]
 
 
-def self_test() -> int:
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        (root / "src/engine").mkdir(parents=True)
-        for path, text, _ in CASES:
-            file = root / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
-        violations, _ = check_tree(root)
-    failures = []
-    for path, _, words in CASES:
-        reports = [line for line in violations if line.startswith(path + ":")]
-        if words is None and reports:
-            failures.append(f"{path}: should pass, got {reports}")
-        elif words is not None and not (len(reports) == 1 and words in reports[0]):
-            failures.append(f"{path}: expected one report with '{words}', got {reports}")
-    for failure in failures:
-        print(f"check-layers self-test: {failure}", file=sys.stderr)
-    if not failures:
-        print(f"check-layers self-test: {len(CASES)} cases as expected")
-    return 1 if failures else 0
-
-
-def main(arguments: list[str]) -> int:
-    if arguments == ["--self-test"]:
-        return self_test()
-    if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
-        print(__doc__.strip(), file=sys.stderr)
-        return 2
-    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parents[1]
-    violations, count = check_tree(root)
-    for violation in violations:
-        print(violation, file=sys.stderr)
-    if count == 0:
-        print(f"check-layers: no source file below {root}", file=sys.stderr)
-        return 1
-    if violations:
-        print(f"check-layers: {len(violations)} violations", file=sys.stderr)
-        return 1
-    print(f"check-layers: {count} files keep the layer rule")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(tree_check.main("check-layers", __doc__, check_tree, CASES))

@@ -17,9 +17,10 @@ import ast
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+import tree_check
 
 COLUMNS_MAX = 100
 FUNCTION_LINES_MAX = 70
@@ -290,46 +291,5 @@ CASES: list[tuple[str, str, str | None]] = [
 ]
 
 
-def self_test() -> int:
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        for path, text, _ in CASES:
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text)
-        violations, _ = check_tree(root)
-    failures = []
-    for path, _, words in CASES:
-        reports = [line for line in violations if line.startswith(path + ":")]
-        if words is None and reports:
-            failures.append(f"{path}: should pass, got {reports}")
-        elif words is not None and not (len(reports) == 1 and words in reports[0]):
-            failures.append(f"{path}: expected one report with '{words}', got {reports}")
-    for failure in failures:
-        print(f"check-style self-test: {failure}", file=sys.stderr)
-    if not failures:
-        print(f"check-style self-test: {len(CASES)} cases as expected")
-    return 1 if failures else 0
-
-
-def main(arguments: list[str]) -> int:
-    if arguments == ["--self-test"]:
-        return self_test()
-    if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
-        print((__doc__ or "").strip(), file=sys.stderr)
-        return 2
-    root = Path(arguments[0]).resolve() if arguments else Path(__file__).resolve().parents[1]
-    violations, count = check_tree(root)
-    for violation in violations:
-        print(violation, file=sys.stderr)
-    if count == 0:
-        print(f"check-style: no file below {root}", file=sys.stderr)
-        return 1
-    if violations:
-        print(f"check-style: {len(violations)} violations", file=sys.stderr)
-        return 1
-    print(f"check-style: {count} files keep the rules")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(tree_check.main("check-style", __doc__, check_tree, CASES))

@@ -49,7 +49,7 @@ struct Config {
     std::uint64_t small_bytes = std::uint64_t{64} << 10;
     /// Never less than slice_bytes.
     std::uint64_t lane_bytes_in_flight_max = std::uint64_t{16} << 20;
-    std::uint64_t served_lanes_max = 1'024;
+    std::uint64_t served_lanes_max = 4'096;
     std::uint64_t handshakes_max = 128;
     /// Empty: left as the system has it.
     std::string loopback_congestion_control = "cubic";

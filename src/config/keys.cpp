@@ -145,7 +145,7 @@ constexpr std::array kKeySpecs = {
     integer(ORBITE_KEY(tcp.lane_bytes_in_flight_max), {kMiB, kGiB, "bytes"},
             "bytes that may be under way on one connection"),
     integer(ORBITE_KEY(tcp.served_lanes_max), {4, 65'536},
-            "connections of peers that are served at a time"),
+            "connections of peers that are served at a time; each takes a file descriptor"),
     integer(ORBITE_KEY(tcp.handshakes_max), {1, 4'096},
             "accepted connections that have not yet proved that they know the secret"),
     string(ORBITE_KEY(tcp.loopback_congestion_control),

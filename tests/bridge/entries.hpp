@@ -8,15 +8,9 @@
 #include <vector>
 
 #include "orbite/nixl.h"
+#include "support/nixl_records.hpp"
 
 namespace orbite::testing {
-
-template <typename T>
-T make_record() {
-  T record{};
-  record.record = ORBITE_NIXL_RECORD(T);
-  return record;
-}
 
 /// Arguments that every entry accepts, reached through pointers that a test may null or bend. The
 /// handles other than `engine` are made up.

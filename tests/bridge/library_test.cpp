@@ -33,16 +33,6 @@ constexpr const char* kTcpOnly =
         "transfer": {"routes": ["tcp"]}})";
 constexpr std::chrono::seconds kLongest{60};
 
-orbite_nixl_status_t create(const std::string& name, const std::string& config,
-                            orbite_nixl_engine_t& engine, orbite_nixl_error_t& error) {
-  auto options = make_record<orbite_nixl_engine_options_t>();
-  options.name = name.data();
-  options.name_bytes = name.size();
-  options.config = config.data();
-  options.config_bytes = config.size();
-  return orbite_nixl_engine_create(&options, &engine, &error);
-}
-
 // One engine and short forms of its calls, each of which must succeed.
 class Engine {
  public:

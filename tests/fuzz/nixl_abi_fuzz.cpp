@@ -18,8 +18,12 @@
 #include <vector>
 
 #include "orbite/nixl.h"
+#include "support/nixl_records.hpp"
 
 namespace {
+
+using orbite::testing::create;
+using orbite::testing::make_record;
 
 constexpr std::size_t kArenaBytes = 64 * 1024;
 constexpr std::size_t kCallsMax = 64;
@@ -73,23 +77,6 @@ class Input {
   const std::uint8_t* data_;
   std::size_t left_;
 };
-
-template <typename T>
-T make_record() {
-  T record{};
-  record.record = ORBITE_NIXL_RECORD(T);
-  return record;
-}
-
-orbite_nixl_status_t create(std::string_view name, std::string_view config,
-                            orbite_nixl_engine_t& engine, orbite_nixl_error_t& error) {
-  auto options = make_record<orbite_nixl_engine_options_t>();
-  options.name = name.data();
-  options.name_bytes = name.size();
-  options.config = config.data();
-  options.config_bytes = config.size();
-  return orbite_nixl_engine_create(&options, &engine, &error);
-}
 
 // Lives as long as the process.
 struct World {

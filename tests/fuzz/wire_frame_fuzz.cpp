@@ -3,30 +3,20 @@
 // payload. The rest is what came from the peer.
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <span>
 #include <vector>
 
 #include "base/assert.hpp"
+#include "fuzz/wire_input.hpp"
 #include "wire/envelope.hpp"
 #include "wire/frame.hpp"
 
 namespace {
 
 using namespace orbite::wire;
-using Input = std::span<const std::uint8_t>;
+using orbite::fuzz::Input;
+using orbite::fuzz::take;
 
 constexpr FrameLimits kLimits{};
-
-template <typename Struct>
-bool take(Input& input, Struct& record) {
-  if (input.size() < sizeof(record)) {
-    return false;
-  }
-  std::memcpy(static_cast<void*>(&record), input.data(), sizeof(record));
-  input = input.subspan(sizeof(record));
-  return true;
-}
 
 template <typename Struct>
 bool take_table(Input& input, std::vector<Struct>& table, std::size_t count) {

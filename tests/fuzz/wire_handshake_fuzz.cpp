@@ -3,26 +3,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <span>
 
 #include "base/assert.hpp"
+#include "fuzz/wire_input.hpp"
 #include "wire/handshake.hpp"
 
 namespace {
 
 using namespace orbite::wire;
-using Input = std::span<const std::uint8_t>;
-
-template <typename Struct>
-bool take(Input& input, Struct& record) {
-  if (input.size() < sizeof(record)) {
-    return false;
-  }
-  std::memcpy(static_cast<void*>(&record), input.data(), sizeof(record));
-  input = input.subspan(sizeof(record));
-  return true;
-}
+using orbite::fuzz::Input;
+using orbite::fuzz::take;
 
 void check_refusal(const orbite::Result<void>& result) {
   ORBITE_CHECK(result.error().code() == orbite::ErrorCode::kProtocolViolation ||

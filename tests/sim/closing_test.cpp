@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "quiet_world.hpp"
 #include "sim/world.hpp"
 #include "wire/metadata.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 /// kernels give their connections up. Nobody was reset, so only the peer's word is a proof.
 class TwoWritersCutOff {
  public:
-  TwoWritersCutOff() : world(7, options()) {
+  TwoWritersCutOff() : world(7, quiet_world(2, 2)) {
     base::set_log_level(base::LogLevel::kOff);
     for (std::uint32_t i = 0; i < 2; ++i) {
       EXPECT_TRUE(world.start(world.host(i)));
@@ -67,13 +68,6 @@ class TwoWritersCutOff {
  private:
   static constexpr std::uint64_t kBytes = 2'000;
 
-  static sim::Options options() {
-    sim::Options made;
-    made.hosts = 2;
-    made.machines = 2;
-    made.faults = 0;
-    return made;
-  }
   /// Every lane stands then, and none has been idle for long.
   void write_both() {
     for (std::uint32_t i = 0; i < 2; ++i) {

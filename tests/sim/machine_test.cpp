@@ -6,6 +6,7 @@
 #include <map>
 
 #include "pair.hpp"
+#include "quiet_world.hpp"
 #include "sim/run.hpp"
 #include "sim/world.hpp"
 #include "support/log_lines.hpp"
@@ -54,7 +55,7 @@ TEST(SimMachine, ItsPortsAreSharedAndFreeWhenTheirHolderIsKilled) {
 
 TEST(SimMachine, ACableIsNotInTheWayOfLoopback) {
   Beside pair;
-  for (const auto& [from, to] : {std::pair<std::uint32_t, std::uint32_t>{0, 1}, {1, 0}}) {
+  for (const auto& [from, to] : {std::pair<std::uint32_t, std::uint32_t>{0, 1}, {1, 0}, {1, 1}}) {
     pair.fabric.link(from, to).cut = true;
     pair.fabric.link(from, to).clogged = true;
     pair.fabric.link_changed(from, to);
@@ -79,13 +80,6 @@ TEST(SimMachine, AKillLeavesTheProcessBeside) {
 /// What machines a world has, when hosts start on them.
 class SimSharedMachine : public ::testing::Test {
  protected:
-  static sim::Options options(std::uint32_t hosts, std::uint32_t machines) {
-    sim::Options made;
-    made.hosts = hosts;
-    made.machines = machines;
-    made.faults = 0;
-    return made;
-  }
   static void start_all(sim::World& world) {
     for (const auto& host : world.hosts) {
       ASSERT_TRUE(world.start(*host));
@@ -99,7 +93,7 @@ class SimSharedMachine : public ::testing::Test {
 };
 
 TEST_F(SimSharedMachine, ItsHostsHaveOneIdentityAndPortsOfTheirOwn) {
-  sim::World world(1, options(3, 1));
+  sim::World world(1, quiet_world(3, 1));
   start_all(world);
   EXPECT_EQ(blob_of(world.host(0)).host, blob_of(world.host(1)).host);
   EXPECT_EQ(blob_of(world.host(0)).port, sim::World::kPort);
@@ -113,14 +107,14 @@ TEST_F(SimSharedMachine, ItsHostsHaveOneIdentityAndPortsOfTheirOwn) {
   ASSERT_TRUE(world.start(world.host(2)));
   EXPECT_EQ(blob_of(world.host(2)).port, sim::World::kPort);
 
-  sim::World apart(1, options(3, 3));
+  sim::World apart(1, quiet_world(3, 3));
   start_all(apart);
   EXPECT_NE(blob_of(apart.host(0)).host, blob_of(apart.host(1)).host);
   EXPECT_EQ(blob_of(apart.host(1)).port, sim::World::kPort);
 }
 
 TEST_F(SimSharedMachine, LosesItsPowerWithAllItsHostsAndBootsAnew) {
-  sim::World world(1, options(3, 1));
+  sim::World world(1, quiet_world(3, 1));
   start_all(world);
   const base::HostIdentity before = blob_of(world.host(0)).host;
   world.power_off(0);
@@ -135,7 +129,7 @@ TEST_F(SimSharedMachine, LosesItsPowerWithAllItsHostsAndBootsAnew) {
 }
 
 TEST_F(SimSharedMachine, LosesItsPowerAloneAndAKillTakesOneHost) {
-  sim::World world(1, options(3, 2));
+  sim::World world(1, quiet_world(3, 2));
   start_all(world);
   const std::uint32_t shared = world.host(2).machine;
   const sim::Host& other = world.host(1 - shared);
@@ -152,12 +146,12 @@ TEST_F(SimSharedMachine, LosesItsPowerAloneAndAKillTakesOneHost) {
 TEST_F(SimSharedMachine, CarriesAllItsWorkOverLoopback) {
   std::uint64_t succeeded = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    const sim::Report together = sim::run(seed, options(0, 1));
+    const sim::Report together = sim::run(seed, quiet_world(0, 1));
     EXPECT_TRUE(together.violations.empty());
     EXPECT_GT(together.stats.loopback_connections, 0U) << "seed " << seed;
     EXPECT_GT(together.stats.loopback_bytes, 0U) << "seed " << seed;
     succeeded += together.stats.succeeded;
-    const sim::Report apart = sim::run(seed, options(0, sim::kHostsMax));
+    const sim::Report apart = sim::run(seed, quiet_world(0, sim::kHostsMax));
     EXPECT_EQ(apart.stats.loopback_connections, 0U) << "seed " << seed;
     EXPECT_GT(apart.stats.connections, 0U) << "seed " << seed;
   }

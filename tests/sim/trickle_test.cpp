@@ -11,6 +11,7 @@
 
 #include "engine/access.hpp"
 #include "engine/quarantine.hpp"
+#include "quiet_world.hpp"
 #include "sim/world.hpp"
 #include "support/log_lines.hpp"
 #include "wire/frame.hpp"
@@ -117,13 +118,6 @@ class SimTrickle : public ::testing::Test {
     world_.scheduler.run_until(world_.now_ns() + base::kSecond);
     EXPECT_GT(landed(), 40U);
   }
-  static sim::Options options() {
-    sim::Options made;
-    made.hosts = 2;
-    made.machines = 2;
-    made.faults = 0;
-    return made;
-  }
   CloseStatus close(base::Nanoseconds timeout_ns) {
     const sim::World::Call call(world_, host_);
     return host_.engine->close(timeout_ns);
@@ -148,7 +142,7 @@ class SimTrickle : public ::testing::Test {
   }
 
   const LogLines log_;
-  sim::World world_{3, options()};
+  sim::World world_{3, quiet_world(2, 2)};
   sim::Host& host_ = world_.host(0);
   Trickler trickler_{world_, world_.host(1).machine};
   std::vector<std::uint8_t> memory_ = std::vector<std::uint8_t>(kBytes);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -108,13 +109,14 @@ class IoCursor {
 /// Bytes received and not consumed yet.
 class ReceiveBuffer {
  public:
-  explicit ReceiveBuffer(std::size_t capacity) : storage_(capacity) {}
+  explicit ReceiveBuffer(std::size_t capacity)
+      : capacity_(capacity), storage_(new std::uint8_t[capacity]) {}
 
   [[nodiscard]] std::span<const std::uint8_t> data() const noexcept {
-    return {storage_.data() + begin_, end_ - begin_};
+    return {storage_.get() + begin_, end_ - begin_};
   }
   [[nodiscard]] std::size_t size() const noexcept { return end_ - begin_; }
-  [[nodiscard]] std::size_t capacity() const noexcept { return storage_.size(); }
+  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   void consume(std::size_t bytes) noexcept {
     ORBITE_CHECK(bytes <= size());
     begin_ += bytes;
@@ -125,14 +127,14 @@ class ReceiveBuffer {
   /// Free space at the tail, all of it made contiguous, at most `bytes_max`.
   [[nodiscard]] iovec tail(std::size_t bytes_max) noexcept {
     if (begin_ > 0) {
-      std::memmove(storage_.data(), storage_.data() + begin_, size());
+      std::memmove(storage_.get(), storage_.get() + begin_, size());
       end_ -= begin_;
       begin_ = 0;
     }
-    return iovec{storage_.data() + end_, std::min(storage_.size() - end_, bytes_max)};
+    return iovec{storage_.get() + end_, std::min(capacity_ - end_, bytes_max)};
   }
   void grown(std::size_t bytes) noexcept {
-    ORBITE_CHECK(bytes <= storage_.size() - end_);
+    ORBITE_CHECK(bytes <= capacity_ - end_);
     end_ += bytes;
   }
   void clear() noexcept { begin_ = end_ = 0; }
@@ -143,13 +145,15 @@ class ReceiveBuffer {
     if (size() < sizeof(Struct)) {
       return false;
     }
-    std::memcpy(&out, storage_.data() + begin_, sizeof(Struct));
+    std::memcpy(&out, storage_.get() + begin_, sizeof(Struct));
     consume(sizeof(Struct));
     return true;
   }
 
  private:
-  std::vector<std::uint8_t> storage_;
+  const std::size_t capacity_;
+  /// Not filled: of an idle lane's buffer only the pages that bytes came into are in memory.
+  std::unique_ptr<std::uint8_t[]> storage_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
 };

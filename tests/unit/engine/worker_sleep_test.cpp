@@ -30,7 +30,8 @@ class ScriptedPoller final : public platform::Network {
   std::size_t poller_wait(Socket, std::span<platform::PollEvent> events,
                           base::Nanoseconds timeout_ns) override {
     timeouts.push_back(timeout_ns);
-    const Answer answer = answers.empty() ? Answer{0, false} : answers.front();
+    // More calls than answers end in time, and are seen in the timeouts.
+    const Answer answer = answers.empty() ? Answer{kSleep, false} : answers.front();
     if (!answers.empty()) {
       answers.pop_front();
     }

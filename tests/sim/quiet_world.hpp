@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "sim/options.hpp"
+
+namespace orbite::test {
+
+/// Nothing happens but what the test does. 0 hosts or machines: as many as the seed draws.
+inline sim::Options quiet_world(std::uint32_t hosts, std::uint32_t machines) {
+  sim::Options options;
+  options.hosts = hosts;
+  options.machines = machines;
+  options.faults = 0;
+  return options;
+}
+
+}  // namespace orbite::test
