@@ -596,7 +596,7 @@ std::shared_ptr<transfer::Execution> TransferEngine::Impl::next_active(
 
 /// All are stopped first: what is dropped then makes room, and none of them may take it. One that
 /// was only queued is terminal by that, so a transport is asked only for those few that it holds.
-/// What becomes active meanwhile may be missed.
+/// What becomes active meanwhile may be missed, or be stopped when its turn comes.
 void TransferEngine::Impl::stop_active(ErrorCode code, const base::SourceEpoch* epoch) {
   for (auto next = next_active(0, epoch); next != nullptr;
        next = next_active(next->number(), epoch)) {
@@ -604,7 +604,7 @@ void TransferEngine::Impl::stop_active(ErrorCode code, const base::SourceEpoch* 
   }
   for (auto next = next_active(0, epoch); next != nullptr;
        next = next_active(next->number(), epoch)) {
-    drop_unposted(*next);
+    stop_execution(*next, code);
   }
 }
 
@@ -613,7 +613,9 @@ void TransferEngine::Impl::stop_planning(transfer::Execution& execution, ErrorCo
   planner_.forget(flow_of(execution.peer()), execution);
 }
 
-void TransferEngine::Impl::drop_unposted(transfer::Execution& execution) {
+/// Only what is stopped is dropped: of anything else the end would be nobody's wish.
+void TransferEngine::Impl::stop_execution(transfer::Execution& execution, ErrorCode code) {
+  stop_planning(execution, code);
   if (!execution.terminal()) {
     transport_of(execution).drop_unposted(flow_of(execution.peer()), execution);
   }
@@ -631,8 +633,7 @@ Result<void> TransferEngine::Impl::cancel(Handle handle) {
     return fail(ErrorCode::kNotPosted, "nothing to cancel");
   }
   if (!execution->terminal()) {
-    stop_planning(*execution, ErrorCode::kCanceled);
-    drop_unposted(*execution);
+    stop_execution(*execution, ErrorCode::kCanceled);
   }
   return {};
 }

@@ -146,7 +146,8 @@ class TransferEngine::Impl {
   [[nodiscard]] std::shared_ptr<transfer::Execution> next_active(
       std::uint64_t number, const base::SourceEpoch* epoch) const;
   void stop_planning(transfer::Execution& execution, ErrorCode code);
-  void drop_unposted(transfer::Execution& execution);
+  /// And what of it waits in its transport is dropped.
+  void stop_execution(transfer::Execution& execution, ErrorCode code);
   void on_terminal(transfer::Execution& execution) noexcept;
   [[nodiscard]] transfer::Transport& transport_of(const transfer::Execution& execution) const {
     return *planner_.transport(execution.route().transport);

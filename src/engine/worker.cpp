@@ -169,11 +169,12 @@ base::Nanoseconds TransferEngine::Impl::expire_deadlines(base::Nanoseconds now_n
       const std::lock_guard lock(active_mutex_);
       active_.forget_deadline(*due);
     }
-    drop_unposted(*due);
+    // Once more: one that became active meanwhile is among them.
+    stop_execution(*due, ErrorCode::kDeadlineExceeded);
   }
   const std::lock_guard lock(active_mutex_);
   const base::Nanoseconds next_ns = active_.next_deadline_ns();
-  return next_ns == UINT64_MAX ? kIdleSleep : next_ns - now_ns;
+  return next_ns > now_ns ? std::min(next_ns - now_ns, kIdleSleep) : 0;
 }
 
 /// The worker's part of a close. Served lanes end between two frames, so that no peer is cut off in

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <mutex>
+#include <string_view>
+#include <thread>
 
+#include "base/log.hpp"
 #include "engine_pair.hpp"
 #include "remote_process.hpp"
 #include "wire/metadata.hpp"
@@ -188,6 +192,48 @@ TEST_F(Unresolved, CanceledWorkOnItsWayIsNamedWithoutAConnectionInTrouble) {
   EXPECT_EQ(unresolved.front().address, "");
   remote_.go_on();
   EXPECT_TRUE(test::wait_terminal(*node_.engine, request).terminal());
+}
+
+/// Notifications to a stopped peer, more of them than its lane takes.
+class FencedMeanwhile : public ::testing::Test {
+ protected:
+  FencedMeanwhile() {
+    remote_.introduce_to(node_);
+    warm_up(node_, remote_, kLarge);
+    remote_.stop();
+    for (int i = 0; i < 300; ++i) {
+      EXPECT_TRUE(node_.engine->send_notification(node_.peer, {}).has_value());
+    }
+  }
+  ~FencedMeanwhile() override { base::set_log_sink(nullptr); }
+
+  RemoteProcess remote_{kLarge};
+  Node node_{"a", kLarge, test::loopback_config()};
+};
+
+TEST_F(FencedMeanwhile, WorkThatAnotherThreadPostsIsFencedToo) {
+  const std::array<std::uint8_t, 16> epoch =
+      wire::decode_connection(remote_.connection(), wire::Profile::kMemory).value().epoch.bytes;
+  Handle request;
+  std::once_flag posted;
+  // The first notification that is dropped is logged: another thread posts before the next one is.
+  base::set_log_sink([&](base::LogLevel /*level*/, std::string_view line) {
+    if (line.find("not delivered") == std::string_view::npos) {
+      return;
+    }
+    std::call_once(posted, [&] {
+      std::thread([&] {
+        remote_.introduce_to(node_);
+        request = remote_.prepare(node_, Operation::kWrite, kLarge).value();
+        EXPECT_TRUE(node_.engine->post(request, {}).has_value());
+      }).join();
+    });
+  });
+  ASSERT_TRUE(node_.engine->confirm_epoch_fenced(epoch).has_value());
+  base::set_log_sink(nullptr);
+  ASSERT_TRUE(request.generation != 0);
+  const Outcome outcome = test::wait_terminal(*node_.engine, request);
+  EXPECT_EQ(outcome.code, ErrorCode::kPeerDisconnected) << error_text(outcome.code);
 }
 
 }  // namespace
