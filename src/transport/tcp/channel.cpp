@@ -33,10 +33,13 @@ Result<void> DescribeCall::wait(base::Waiter& waiter, base::Nanoseconds timeout_
 
 Channel::Channel(Environment& environment, transfer::Planner& planner, LaneDirectory& directory,
                  const std::string& peer_name, const wire::ConnectionBlob& connection)
-    : environment_(environment), peer_name_(peer_name), connection_(connection) {
+    : environment_(environment),
+      peer_name_(peer_name),
+      connection_(connection),
+      is_local_(connection.loopback_reachable && connection.host == environment.host) {
   // Who shares our kernel's boot and network namespace is reached over loopback and never over an
   // interface.
-  if (connection.loopback_reachable && connection.host == environment.host) {
+  if (is_local_) {
     addresses_.push_back(platform::SocketAddress::loopback(4, connection.port));
     addresses_.push_back(platform::SocketAddress::loopback(6, connection.port));
   } else {

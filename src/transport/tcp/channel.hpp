@@ -73,6 +73,10 @@ class Channel final : public transfer::Flow, public std::enable_shared_from_this
     return addresses_;
   }
 
+  /// It shares our kernel and network namespace: all its addresses are loopback ones, and lead to
+  /// no other machine by a tunnel.
+  [[nodiscard]] bool is_local() const noexcept { return is_local_; }
+
   // Slices accepted and not yet on a lane.
   [[nodiscard]] bool has_room(policy::QosClass qos);
   void push(transfer::Slice& slice);
@@ -133,6 +137,7 @@ class Channel final : public transfer::Flow, public std::enable_shared_from_this
   Environment& environment_;
   const std::string peer_name_;
   const wire::ConnectionBlob connection_;
+  const bool is_local_;
   std::vector<platform::SocketAddress> addresses_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::atomic<base::Nanoseconds> caller_seen_ns_{0};

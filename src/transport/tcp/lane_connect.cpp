@@ -108,9 +108,9 @@ void Lane::connect_failed(ErrorCode code, int native_errno, const char* what) {
   attempt_finds_nobody_ = attempt_finds_nobody_ && gone;
   log_end(base::LogLevel::kInfo, what, code, native_errno);
   const auto& addresses = channel_.addresses();
-  if (class_ == wire::LaneClass::kControl && gone && addresses[address_index_].is_loopback()) {
-    // It leads to this machine for ever: who was reached there and is not any more is gone. The
-    // other family tells nothing, this machine may not have it.
+  if (class_ == wire::LaneClass::kControl && gone && channel_.is_local()) {
+    // The address leads to our kernel for ever: who was reached there and is not any more is gone.
+    // The other family tells nothing, this machine may not have it.
     for (const auto& lane : channel_.lanes()) {
       if (lane.get() != this) {
         lane->end_if_reset_at(address_index_);

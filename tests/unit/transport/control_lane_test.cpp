@@ -228,6 +228,22 @@ TEST_F(ControlLane, LooksAtEveryAddressOfAnotherMachine) {
   EXPECT_TRUE(execution->terminal());
 }
 
+/// A loopback address that a peer advertises leads to it by a tunnel, whose end is not the peer's.
+TEST_F(ControlLane, TakesATunnelForNoProofOfItsOwn) {
+  wire::ConnectionBlob blob = near_.make_blob(epoch_, secret_, 77);
+  blob.loopback_reachable = false;
+  blob.addresses = {{4, {127, 0, 0, 1}}, {4, {10, 0, 0, 2}}};
+  peer_ = near_.import("far", blob);
+  range_ = near_.caller.import(peer_, far_.blob(epoch_));
+  network_.before_connect = [](const platform::SocketAddress& address) {
+    return address.is_loopback() ? std::nullopt : std::optional(no_such_address());
+  };
+  const ExecutionPtr execution = lose_a_write();
+  const auto times = attempts(kSecond, [&] { refuse_all(); });
+  EXPECT_GE(times.size(), 5U);
+  EXPECT_FALSE(execution->terminal());
+}
+
 TEST_F(ControlLane, BeginsWithTheFirstAddressAfterEachProof) {
   for (int i = 0; i < 2; ++i) {
     const ExecutionPtr execution = lose_a_write();
