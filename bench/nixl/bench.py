@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import hashlib
 import json
 import sys
 import time
@@ -19,48 +18,15 @@ from pathlib import Path
 import costs
 import report
 from cells import Rounds, Timing
-from common import (PLUGIN_DIR, ROOT, WORKLOADS, SetupError, check_nixl, machine_facts,
-                    pick_variant, version_facts)
+from common import (PLUGIN_DIR, ROOT, WORKLOADS, SetupError, check_nixl, library_facts,
+                    machine_facts, pick_variant, version_facts)
+from progress import Progress
 
 DESCRIPTORS, DESCRIPTORS_QUICK = 100_000, 20_000
 ROUNDS, ROUNDS_QUICK = 5, 2
 TIMING, TIMING_QUICK = Timing(0.35, 0.08), Timing(0.08, 0.02)
 CALIBRATION = Timing(0.1, 0.05)
 CONTENTION, CONTENTION_QUICK = Timing(1.5, 0.2), Timing(0.5, 0.1)
-
-
-class Progress:
-    """A bar on a terminal, a line for every tenth of the way elsewhere; both on stderr."""
-
-    def __init__(self):
-        self._total, self._done, self._start = 1, 0, time.monotonic()
-        self._bar = None
-
-    def start(self, total: int) -> None:
-        self._total = total
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeElapsedColumn
-
-            self._bar = Bar(TextColumn("{task.completed:.0f}/{task.total:.0f}"), BarColumn(),
-                            TimeElapsedColumn(), TextColumn("{task.description}"),
-                            console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task("", total=total)
-            self._bar.start()
-
-    def tick(self, text: str) -> None:
-        """Says what starts now; what was said before is done."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self._done, description=text)
-        elif self._done * 10 // self._total != (self._done - 1) * 10 // self._total:
-            elapsed = time.monotonic() - self._start
-            print(f"[{self._done:4d}/{self._total}] {elapsed:5.0f} s  {text}", file=sys.stderr,
-                  flush=True)
-        self._done += 1
-
-    def end(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
 
 def cost_plan(chosen, modes: dict, quick: bool, descriptors: int) -> list[tuple]:
@@ -90,19 +56,6 @@ def cost_failures(found: dict) -> list[dict]:
              "error": one.get("error", "bytes differ from the model")}
             for name, by_variant in found.items() for key, one in by_variant.items()
             if not one["ok"]]
-
-
-def differing(rounds: list[dict]) -> list[dict]:
-    return [{"variant": one["variant"], "where": f"round {one['round'] + 1}, {one['op']} "
-             f"{one['workload']}", "error": f"{one['bytes_wrong']} bytes differ from the model"}
-            for one in rounds if not one["ok"] and "error" not in one]
-
-
-def library_facts(plugin_dir: Path) -> dict:
-    """SHA-256 of the measured libraries, so that a figure can be traced to its build."""
-    names = ("libplugin_ORBITE.so", "liborbite_nixl.so")
-    return {name: hashlib.sha256((plugin_dir / name).read_bytes()).hexdigest()
-            for name in names if (plugin_dir / name).is_file()}
 
 
 def measure(options, chosen) -> dict:
@@ -140,7 +93,7 @@ def document_of(options, chosen, rounds: Rounds, found: dict, facts: dict) -> di
         "target_modes": rounds.modes, "calibration": rounds.calibration,
         "medians": rows, "ratios": report.ratios(rows, subject, keys),
         "figures": report.cost_figures(found), "costs": found, "rounds": rounds.results,
-        "failures": [*rounds.failures, *differing(rounds.results), *cost_failures(found)]}
+        "failures": [*rounds.failures, *report.differing(rounds.results), *cost_failures(found)]}
 
 
 def exit_status(document: dict, strict: bool) -> int:

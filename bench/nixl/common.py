@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import importlib.util
 import os
@@ -267,6 +268,13 @@ def version_facts() -> dict:
 
     packages = ("nixl-cu12", "numpy", "matplotlib", "rich")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+def library_facts(plugin_dir: Path) -> dict:
+    """SHA-256 of the measured libraries, so that a figure can be traced to its build."""
+    names = ("libplugin_ORBITE.so", "liborbite_nixl.so")
+    return {name: hashlib.sha256((plugin_dir / name).read_bytes()).hexdigest()
+            for name in names if (plugin_dir / name).is_file()}
 
 
 def write_table(title: str, columns: list[str], rows: list[list[str]], stream) -> None:

@@ -39,6 +39,12 @@ def medians(rounds: list[dict], variants: list[str], workloads: list[str]) -> li
     return rows
 
 
+def differing(rounds: list[dict]) -> list[dict]:
+    return [{"variant": one["variant"], "where": f"round {one['round'] + 1}, {one['op']} "
+             f"{one['workload']}", "error": f"{one['bytes_wrong']} bytes differ from the model"}
+            for one in rounds if not one["ok"] and "error" not in one]
+
+
 def ratios(rows: list[dict], subject: str, variants: list[str]) -> list[dict]:
     """The subject's figure divided by each other variant's; a verdict where there is a target."""
     found = []
@@ -172,11 +178,15 @@ def show_costs(document: dict, stream) -> None:
                 rows, stream)
 
 
-def show_notes(document: dict, stream) -> None:
+def quiet_note(document: dict, stream) -> None:
     load, cores = document["machine"]["load_average"][0], document["machine"]["cores"]
     if load > QUIET_LOAD_SHARE * cores:
         print(f"note: load average {load:.1f} on {cores} cores at the start; other programs were "
               "using the machine, so these figures are not for conclusions", file=stream)
+
+
+def show_notes(document: dict, stream) -> None:
+    quiet_note(document, stream)
     for key, found in document["calibration"].items():
         scores = ", ".join(f"{mode} {number(score)}" for mode, score in found["score"].items())
         print(f"{document['labels'][key]}: target makes progress by {found['chosen']} "

@@ -10,12 +10,20 @@ namespace orbite::base {
 
 /// Always on. Only for memory safety, ownership, receipts and budget sums: a state in which going
 /// on would touch memory that may not be ours. Never for input, which gets a Result.
+#if defined(ORBITE_WITHOUT_CHECKS)
+// Only to measure what the checks cost. What a condition does beside telling is still done.
+#define ORBITE_CHECK(condition)     \
+  do {                              \
+    static_cast<void>((condition)); \
+  } while (false)
+#else
 #define ORBITE_CHECK(condition)                                     \
   do {                                                              \
     if (!(condition)) [[unlikely]] {                                \
       ::orbite::base::check_failed(#condition, __FILE__, __LINE__); \
     }                                                               \
   } while (false)
+#endif
 
 /// On in debug, sanitizer and simulation builds; may cost.
 #if defined(NDEBUG) && !defined(ORBITE_ENABLE_DCHECKS)

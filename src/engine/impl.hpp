@@ -33,6 +33,9 @@ namespace orbite {
 
 class EngineAccess;
 
+/// Of the name of an engine or a peer.
+inline constexpr std::size_t kNameBytesMax = 256;
+
 /// Only of a peer with a route.
 inline transfer::Flow& flow_of(const peer::Peer& peer) {
   return static_cast<transfer::Flow&>(*peer.link());

@@ -435,16 +435,23 @@ class Worker:
             pass
         return time.monotonic()
 
-    def timed_runs(self, number: int, seconds: float) -> list[float]:
-        """Runs a transfer again and again for so long; the seconds of each run."""
-        times = []
+    def timed_runs(self, number: int, seconds: float,
+                   watched: int) -> tuple[list[float], float | None]:
+        """Runs a transfer again and again for so long and polls another one in between: the seconds
+        of each run, and time.monotonic() at the end of the other one."""
+        times, ended = [], None
         end = time.monotonic() + seconds
         while (begin := time.monotonic()) < end:
             state = self.post(number)
             while state == "PROC":
                 state = self.poll(number)
             times.append(time.monotonic() - begin)
-        return times
+            if ended is None:
+                try:
+                    ended = None if self.poll(watched) == "PROC" else time.monotonic()
+                except Exception:  # an error is an end
+                    ended = time.monotonic()
+        return times, ended
 
     def many_handshakes(self, metadata: bytes, name: str, rounds: int) -> int:
         for _ in range(rounds):
