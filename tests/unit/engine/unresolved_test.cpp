@@ -2,8 +2,8 @@
 // What an engine says of work whose proof of retirement it has not got, and the operator's word.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <thread>
 
