@@ -282,9 +282,8 @@ void Fabric::deliver(const ConnectionPtr& connection, std::uint32_t side) {
   }
   schedule_ack(connection, side);
   poke(to);
-  if (!from.sending.empty() && window > bytes) {
-    schedule_delivery(connection, side, 0);
-  } else if (from.sending.empty() && from.fin_queued && !from.fin_delivered) {
+  const bool more = from.sending.empty() ? from.fin_queued && !from.fin_delivered : window > bytes;
+  if (more) {
     schedule_delivery(connection, side, 0);
   }
 }
