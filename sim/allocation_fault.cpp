@@ -32,5 +32,8 @@ void* operator new(std::size_t bytes) {
   }
   return memory;
 }
+void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
+  return orbite::sim::fails() ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
