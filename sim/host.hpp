@@ -89,7 +89,6 @@ struct Host {
   base::Nanoseconds wake_at_ns = 0;            ///< 0: none is scheduled
   base::Nanoseconds paused_until_ns = 0;       ///< the worker
   base::Nanoseconds application_until_ns = 0;  ///< the application is paused
-  bool received = false;                       ///< since the arena was compared
 
   /// How often, of a thousand, an entry of its engine finds no memory.
   std::uint32_t no_memory_per_mille = 0;

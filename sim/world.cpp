@@ -132,7 +132,6 @@ HostNetwork::Observer World::observer(Host& host) {
     on_bytes(host, address, length, Checkers::Access::kSent);
   };
   observer.on_receive = [this, &host](std::uint64_t address, std::uint64_t length) {
-    host.received = true;
     on_bytes(host, address, length, Checkers::Access::kLanded);
   };
   observer.on_ready = [this, &host] { wake(host, now_ns() + random.between(kWakeMin, kWakeMax)); };
@@ -185,10 +184,7 @@ bool World::start(Host& host) {
   host.arena.fill(random, 0, kArenaBytes);
   host.network = std::make_unique<HostNetwork>(fabric, host.machine, observer(host));
   EngineEnvironment environment{
-      *host.network,
-      host.clock,
-      host.engine_random,
-      host.waiter,
+      *host.network, host.clock, host.engine_random, host.waiter,
       [&host, this] {
         const std::uint16_t boots = fabric.machine(host.machine).boots;
         base::HostIdentity identity;
@@ -198,12 +194,10 @@ bool World::start(Host& host) {
         return Result<base::HostIdentity>(identity);
       },
       [&host] { return std::vector<platform::SocketAddress>{Fabric::address_of(host.machine)}; },
-      [this, &host](std::uint64_t target, std::uint64_t source, std::uint64_t bytes) {
+      // The target is seen after the step: the copy is made when this returns.
+      [this, &host](std::uint64_t /*target*/, std::uint64_t source, std::uint64_t bytes) {
         const AllocationShelter shelter;
         on_bytes(host, source, bytes, Checkers::Access::kRead);
-        // Seen as it is by then: the copy is made when this returns.
-        (void)target;
-        host.received = true;
       },
       false};
   EngineOptions engine_options{host.name(), draw_config(host)};
@@ -264,9 +258,6 @@ void World::turn(Host& host) {
 }
 
 void World::compare_memory(Host& host) {
-  if (!std::exchange(host.received, false)) {
-    return;
-  }
   host.arena.compare([&](std::uint64_t offset, std::uint64_t length) {
     checkers.access(host, offset, length, Checkers::Access::kLanded);
   });
@@ -335,7 +326,6 @@ void World::die(Host& host) {
   forget_requests(host);
   host.state = Host::State::kDown;
   ++host.wake_serial;
-  host.received = false;
   // Its memory is checked no more, and what the dead engine still tells is heard by nobody.
   (void)EngineAccess::destroy_dead(std::move(host.engine));
   host.engine = nullptr;

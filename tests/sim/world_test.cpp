@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "sim/world.hpp"
+
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "base/log.hpp"
+#include "quiet_world.hpp"
 #include "sim/run.hpp"
 
 namespace orbite::test {
@@ -106,6 +109,21 @@ TEST(SimWorld, TheFaultsBite) {
   EXPECT_GT(total.engines.served_frames_refused.value, 30U);
   EXPECT_GT(total.engines.peers_confirmed_fenced.value, 30U);
   EXPECT_EQ(total.engines.protocol_violations.value, 0U);
+}
+
+/// Bytes may lie in a lane's own buffer when a turn ends, and be copied by a later one that
+/// receives nothing.
+TEST(SimWorld, SeesWhatChangesInAStepThatReceivesNothing) {
+  const QuietLog quiet;
+  sim::World world(1, quiet_world(2, 2));
+  ASSERT_TRUE(world.start(world.host(0)));
+  // SAFETY: the arena is the test's; it is written as an engine would, past the application.
+  *reinterpret_cast<std::uint8_t*>(world.host(0).arena.address()) ^= 1;  // NOLINT
+  {
+    const sim::World::Call call(world, world.host(0));
+  }
+  ASSERT_EQ(world.checkers.violations().size(), 1U);
+  EXPECT_EQ(world.checkers.violations().front().invariant, "S1");
 }
 
 }  // namespace
