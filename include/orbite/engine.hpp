@@ -64,7 +64,10 @@ struct CloseStatus {
 /// The owner of everything: registrations, peers, executions, transports, one worker thread.
 ///
 /// Every member may be called from any thread at any time. None of them blocks unless it is said,
-/// and then no longer than the given time. In a forked child every call answers kForked.
+/// and then no longer than the given time. In a forked child every call answers kForked. A call for
+/// which there is no memory is refused with kOutOfMemory and has done nothing; only those that
+/// return no Result, but a list or a text, throw std::bad_alloc. What is under way needs none to
+/// end.
 class TransferEngine {
  public:
   /// kInvalidArgument, kAddressInUse, kAddressNotLocal, kSystem, kOutOfMemory; kBudgetExhausted

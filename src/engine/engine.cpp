@@ -236,7 +236,7 @@ std::string TransferEngine::info_json() const {
 
 Result<Telemetry> TransferEngine::telemetry() const {
   ORBITE_TRY(impl_->check_process());
-  return impl_->telemetry();
+  return guarded("telemetry", [&] { return Result<Telemetry>(impl_->telemetry()); });
 }
 
 }  // namespace orbite

@@ -449,11 +449,16 @@ bool ServedLane::parse_payload() {
   return true;
 }
 
-bool ServedLane::parse_sink() {
+/// True when all that was not wanted is gone.
+bool ServedLane::sink_buffered() {
   const std::size_t step = std::min<std::uint64_t>(sink_left_, received_.size());
   received_.consume(step);
   sink_left_ -= step;
-  if (sink_left_ > 0) {
+  return sink_left_ == 0;
+}
+
+bool ServedLane::parse_sink() {
+  if (!sink_buffered()) {
     return false;
   }
   serve_write_end();

@@ -137,6 +137,7 @@ class ServedLane {
   bool parse_header();
   bool parse_tables();
   bool parse_payload();
+  bool sink_buffered();
   bool parse_sink();
   bool parse_trailer();
   ErrorCode borrow_and_map(std::span<const wire::RegistrationRef> table,

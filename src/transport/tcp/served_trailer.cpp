@@ -66,10 +66,7 @@ void ServedLane::drop_trailer() noexcept {
 }
 
 bool ServedLane::parse_trailer_sink() {
-  const std::size_t step = std::min<std::uint64_t>(sink_left_, received_.size());
-  received_.consume(step);
-  sink_left_ -= step;
-  if (sink_left_ > 0) {
+  if (!sink_buffered()) {
     return false;
   }
   finish_trailer(trailer_refusal_);

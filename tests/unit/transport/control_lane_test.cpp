@@ -166,6 +166,15 @@ class ControlLane : public ::testing::Test {
     EXPECT_LE(last, transport::tcp::kControlRestMax + kMillisecond);
   }
 
+  /// It is on another machine, and advertises these.
+  void move_far_to(std::vector<wire::Address> addresses) {
+    wire::ConnectionBlob blob = near_.make_blob(epoch_, secret_, 77);
+    blob.loopback_reachable = false;
+    blob.addresses = std::move(addresses);
+    peer_ = near_.import("far", blob);
+    range_ = near_.caller.import(peer_, far_.blob(epoch_));
+  }
+
   MemoryNetwork network_;
   SharedClock clock_;
   TcpNode near_{{.name = "near", .network = &network_, .clock = &clock_}};
@@ -214,11 +223,7 @@ TEST_F(ControlLane, TakesNoOtherLoopbackAddressForTheOneThatTheLaneUsed) {
 }
 
 TEST_F(ControlLane, LooksAtEveryAddressOfAnotherMachine) {
-  wire::ConnectionBlob blob = near_.make_blob(epoch_, secret_, 77);
-  blob.loopback_reachable = false;
-  blob.addresses = {{4, {10, 0, 0, 1}}, {4, {10, 0, 0, 2}}};
-  peer_ = near_.import("far", blob);
-  range_ = near_.caller.import(peer_, far_.blob(epoch_));
+  move_far_to({{4, {10, 0, 0, 1}}, {4, {10, 0, 0, 2}}});
   const ExecutionPtr execution = lose_a_write();
   network_.reset(network_.answer());
   near_.turn();
@@ -230,11 +235,7 @@ TEST_F(ControlLane, LooksAtEveryAddressOfAnotherMachine) {
 
 /// A loopback address that a peer advertises leads to it by a tunnel, whose end is not the peer's.
 TEST_F(ControlLane, TakesATunnelForNoProofOfItsOwn) {
-  wire::ConnectionBlob blob = near_.make_blob(epoch_, secret_, 77);
-  blob.loopback_reachable = false;
-  blob.addresses = {{4, {127, 0, 0, 1}}, {4, {10, 0, 0, 2}}};
-  peer_ = near_.import("far", blob);
-  range_ = near_.caller.import(peer_, far_.blob(epoch_));
+  move_far_to({{4, {127, 0, 0, 1}}, {4, {10, 0, 0, 2}}});
   network_.before_connect = [](const platform::SocketAddress& address) {
     return address.is_loopback() ? std::nullopt : std::optional(no_such_address());
   };
