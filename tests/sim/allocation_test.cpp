@@ -29,8 +29,12 @@ void expect_no_violation(const Report& report, std::uint64_t seed, std::uint64_t
 // One thread: the sanitizers look at a part.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kSeeds = 1;
+constexpr std::uint64_t kStride = 25;
+constexpr std::uint64_t kDroughts = 30;
 #else
 constexpr std::uint64_t kSeeds = 8;
+constexpr std::uint64_t kStride = 1;
+constexpr std::uint64_t kDroughts = 300;
 #endif
 
 /// Every `stride`-th allocation of each run fails, and the `failures` - 1 behind it.
@@ -56,18 +60,18 @@ void sweep(std::uint64_t seeds, std::uint64_t stride, std::uint64_t failures) {
   }
 }
 
-TEST_F(SimAllocation, AnyOneMayFail) { sweep(kSeeds, 1, 1); }
+TEST_F(SimAllocation, AnyOneMayFail) { sweep(kSeeds, kStride, 1); }
 
-TEST_F(SimAllocation, AnyShortOneMayBeginADrought) { sweep(kSeeds, 3, 40); }
+TEST_F(SimAllocation, AnyShortOneMayBeginADrought) { sweep(kSeeds, 3 * kStride, 40); }
 
 TEST_F(SimAllocation, MemoryThatIsShortForAWhileIsAFaultAmongOthers) {
   std::uint64_t failed = 0;
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kDroughts; ++seed) {
     const Report report = run(seed, Options{});
     expect_no_violation(report, seed, 0);
     failed += report.stats.allocations_failed;
   }
-  EXPECT_GT(failed, 300U);
+  EXPECT_GT(failed, kDroughts);
 }
 
 }  // namespace
