@@ -526,7 +526,7 @@ TEST_F(BridgeLists, WithoutTheRightsAreRefused) {
             ORBITE_NIXL_OK);
   EXPECT_EQ(refused(piece(bytes, 0, 8, registration), piece(other, 0, 8, read_range)),
             ORBITE_NIXL_ERR_NOT_ALLOWED);
-  EXPECT_EQ(engine.info(), engine.info()) << "the engine still answers";
+  EXPECT_TRUE(engine.info().contains("budgets")) << "the engine still answers";
 }
 
 TEST(BridgeLibrary, RefusesAlteredBlobs) {
