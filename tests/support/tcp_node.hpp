@@ -73,6 +73,7 @@ class TcpNode {
     Config config = default_config();
     std::uint64_t seed = 1;
     platform::Network* network = nullptr;  ///< nullptr: one of its own
+    base::Waiter* waiter = nullptr;        ///< nullptr: one of its own
     const base::Clock* clock = nullptr;    ///< nullptr: the system's
   };
   static Config default_config() {
@@ -90,8 +91,10 @@ class TcpNode {
     random.fill(secret);
     poller_ = network.make_poller().value();
     transport::tcp::Environment environment{
-        network,      clock, random, waiter_, registry, counters, config,
-        options.name, epoch, secret, host_,   poller_,  {}};
+        network,  clock,    random, options.waiter != nullptr ? *options.waiter : waiter_,
+        registry, counters, config, options.name,
+        epoch,    secret,   host_,  poller_,
+        {}};
     environment.deliver = [this](const wire::Envelope& envelope) -> Result<void> {
       if (refuse_notifications) {
         return fail(ErrorCode::kBudgetExhausted, "the inbox is full");

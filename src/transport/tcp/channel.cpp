@@ -170,11 +170,11 @@ Result<void> Channel::wait_connected(base::Nanoseconds timeout_ns) {
   if (waits_error_.has_value()) {
     return fail(*waits_error_);
   }
-  if (lanes_.front()->ready()) {
-    return {};
-  }
-  if (in_time && connect_error_.has_value()) {
+  if (connect_reports_ != seen && connect_error_.has_value() && !lanes_.front()->ready()) {
     return fail(*connect_error_);
+  }
+  if (in_time) {
+    return {};  // it was connected meanwhile, whatever came then
   }
   return fail(ErrorCode::kPeerUnreachable, "no connection to peer '%.64s' within %llu ms",
               peer_name_.c_str(), static_cast<unsigned long long>(timeout_ns / base::kMillisecond));

@@ -109,7 +109,7 @@ class Channel final : public transfer::Flow, public std::enable_shared_from_this
   [[nodiscard]] bool connection_wanted() const noexcept {
     return waiters_.load(std::memory_order_relaxed) > 0;
   }
-  /// A lane became ready, or gave up with `error`.
+  /// The latency lane became ready, or gave up with `error`.
   void report_connected();
   void report_unreachable(const Error& error);
   /// Everybody who waits, now or later, gets `error`.

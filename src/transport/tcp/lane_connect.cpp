@@ -279,11 +279,14 @@ void Lane::become_ready() {
     environment_.counters.lanes_reconnected.add();
   }
   publish();
-  // A peer has several lanes; the one that connects first, and alone is always there, tells of it.
-  base::log(class_ == wire::LaneClass::kLatency ? base::LogLevel::kInfo : base::LogLevel::kDebug,
+  // A peer has several lanes; one of them tells of it, and is what callers wait for.
+  const bool is_told = class_ == wire::LaneClass::kLatency;
+  base::log(is_told ? base::LogLevel::kInfo : base::LogLevel::kDebug,
             "peer '%.64s' is connected at %s", channel_.peer_name().c_str(),
             channel_.addresses()[address_index_].line().c_str());
-  channel_.report_connected();
+  if (is_told) {
+    channel_.report_connected();
+  }
 }
 
 void Lane::reset_io() {
