@@ -93,8 +93,8 @@ void Nemesis::strike_link(Fault fault) {
   }
   const auto a = static_cast<std::uint32_t>(random_.below(machines));
   const auto b = static_cast<std::uint32_t>((a + 1 + random_.below(machines - 1)) % machines);
-  world_.trace.note(world_.now_ns(), "fault: %s, machine%u to machine%u", fault_name(fault).data(),
-                    a, b);
+  world_.trace.note(world_.now_ns(), "fault: %s, machine%u to machine%u",
+                    std::string(fault_name(fault)).c_str(), a, b);
   Link& there = world_.fabric.link(a, b);
   Link& back = world_.fabric.link(b, a);
   switch (fault) {
@@ -136,7 +136,7 @@ void Nemesis::strike_connection(Fault fault) {
     which = 2;
   }
   world_.trace.note(world_.now_ns(), "fault: %s of a connection of machine%u to machine%u, end %u",
-                    fault_name(fault).data(), connection->ends[0].machine,
+                    std::string(fault_name(fault)).c_str(), connection->ends[0].machine,
                     connection->ends[1].machine, which);
   if (fault == Fault::kReset) {
     world_.fabric.reset(*connection, which);
@@ -186,7 +186,8 @@ void Nemesis::strike_host(Fault fault) {
     return;
   }
   Machine& machine = world_.fabric.machine(host.machine);
-  world_.trace.note(world_.now_ns(), "fault: %s of host%u", fault_name(fault).data(), host.index);
+  world_.trace.note(world_.now_ns(), "fault: %s of host%u", std::string(fault_name(fault)).c_str(),
+                    host.index);
   switch (fault) {
     case Fault::kAcceptFails:
       machine.accept_failures = static_cast<std::uint32_t>(random_.between(100, 1000));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -48,6 +49,23 @@ class ManualClock final : public Clock {
 
  private:
   Nanoseconds now_ns_;
+};
+
+/// Measures another's silence: the time in which somebody of ours was there to hear. While our
+/// process or its machine stood still, the peer may have stood still with it.
+class WatchedClock {
+ public:
+  explicit WatchedClock(const Clock& clock) noexcept : clock_(clock) {}
+  [[nodiscard]] Nanoseconds now_ns() const noexcept {
+    return clock_.now_ns() - missed_ns_.load(std::memory_order_relaxed);
+  }
+  void miss(Nanoseconds span_ns) noexcept {
+    missed_ns_.fetch_add(span_ns, std::memory_order_relaxed);
+  }
+
+ private:
+  const Clock& clock_;
+  std::atomic<Nanoseconds> missed_ns_{0};
 };
 
 }  // namespace orbite::base

@@ -108,9 +108,19 @@ Result<void> TransferEngine::Impl::start_tcp() {
     tcp_unavailable_ = "tcp.enabled is false";
     return {};
   }
-  transport::tcp::Environment given{network,  clock,    random,         environment.waiter,
-                                    registry, counters, options.config, options.name,
-                                    epoch_,   secret_,  host_,          poller_,
+  transport::tcp::Environment given{network,
+                                    clock,
+                                    watched_clock,
+                                    random,
+                                    environment.waiter,
+                                    registry,
+                                    counters,
+                                    options.config,
+                                    options.name,
+                                    epoch_,
+                                    secret_,
+                                    host_,
+                                    poller_,
                                     {}};
   given.deliver = [this](const wire::Envelope& envelope) -> Result<void> {
     const std::string sender(envelope.sender_name);

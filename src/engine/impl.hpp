@@ -115,6 +115,7 @@ class TransferEngine::Impl {
   const EngineEnvironment environment;
   platform::Network& network = environment.network;
   const base::Clock& clock = environment.clock;
+  base::WatchedClock watched_clock{clock};
   base::RandomSource& random = environment.random;
   telemetry::Counters counters;
   memory::Registry registry;

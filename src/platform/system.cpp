@@ -114,7 +114,7 @@ void SystemRandom::fill(std::span<std::uint8_t> bytes) noexcept {
 
 Result<base::HostIdentity> host_identity() {
   constexpr const char* kBootId = "/proc/sys/kernel/random/boot_id";
-  constexpr const char* kNamespace = "/proc/self/ns/net";
+  constexpr const char* kNamespace = "/proc/thread-self/ns/net";
   base::HostIdentity identity;
   const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(kBootId, "re"));
   if (file == nullptr) {

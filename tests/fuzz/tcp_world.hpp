@@ -98,9 +98,9 @@ class TcpWorld {
     base::set_log_level(base::LogLevel::kOff);
     random.fill(epoch.bytes);
     random.fill(secret);
-    transport::tcp::Environment environment{network,  clock,  random, waiter, registry,
-                                            counters, config, "near", epoch,  secret,
-                                            {},       0,      {}};
+    transport::tcp::Environment environment{
+        network, clock,  watched_clock, random, waiter, registry, counters,
+        config,  "near", epoch,         secret, {},     0,        {}};
     environment.deliver = [this](const wire::Envelope& envelope) {
       return mailbox.deliver(envelope.sender_name, envelope.message);
     };
@@ -139,6 +139,7 @@ class TcpWorld {
   Config config = small_config();
   test::MemoryNetwork network;
   base::ManualClock clock;
+  base::WatchedClock watched_clock{clock};
   base::ThreadWaiter waiter;
   base::SeededRandom random{7};
   base::SourceEpoch epoch;

@@ -91,7 +91,11 @@ Findings silent_target() {
   LaneHunt hunt;
   const auto lane = hunt.accept();
   hunt.take_frame(*lane);
-  hunt.clock.advance(Config{}.tcp.progress_timeout_ms * base::kMillisecond + base::kSecond);
+  // Step by step: time in which nobody looked would not be the target's silence.
+  for (std::uint64_t ms = 0; ms <= Config{}.tcp.progress_timeout_ms; ms += 10) {
+    hunt.clock.advance(10 * base::kMillisecond);
+    hunt.turn();
+  }
   hunt.turns(50);
   hunt.checker.shown(0, hunt.execution->outcome());
   return {hunt.checker.violations(), "the target has the frame and says nothing"};

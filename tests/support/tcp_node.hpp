@@ -90,11 +90,20 @@ class TcpNode {
     random.fill(epoch.bytes);
     random.fill(secret);
     poller_ = network.make_poller().value();
-    transport::tcp::Environment environment{
-        network,  clock,    random, options.waiter != nullptr ? *options.waiter : waiter_,
-        registry, counters, config, options.name,
-        epoch,    secret,   host_,  poller_,
-        {}};
+    transport::tcp::Environment environment{network,
+                                            clock,
+                                            watched_clock_,
+                                            random,
+                                            options.waiter != nullptr ? *options.waiter : waiter_,
+                                            registry,
+                                            counters,
+                                            config,
+                                            options.name,
+                                            epoch,
+                                            secret,
+                                            host_,
+                                            poller_,
+                                            {}};
     environment.deliver = [this](const wire::Envelope& envelope) -> Result<void> {
       if (refuse_notifications) {
         return fail(ErrorCode::kBudgetExhausted, "the inbox is full");
@@ -171,6 +180,7 @@ class TcpNode {
  public:
   platform::Network& network;
   const base::Clock& clock;
+  base::WatchedClock watched_clock_{clock};
   SharedRandom random;
   base::SourceEpoch epoch;
   wire::Secret secret{};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/tcp/channel.hpp"
 
+#include <algorithm>
+
 #include "transport/tcp/lane.hpp"
 
 namespace orbite::transport::tcp {
@@ -245,14 +247,19 @@ std::uint32_t Channel::sockets() const {
   return count;
 }
 
+/// The queues first: what leaves them is a lane's from before it leaves, so it is seen here or
+/// there; and whoever wants a connection says so under the queues' mutex.
 bool Channel::busy() {
-  for (const auto& lane : lanes_) {
-    if (lane->busy()) {
-      return true;
-    }
+  if (has_describe() || has_pending(policy::QosClass::kLatency) ||
+      has_pending(policy::QosClass::kBulk) || connection_wanted()) {
+    return true;
   }
-  return connection_wanted() || has_describe() || has_pending(policy::QosClass::kLatency) ||
-         has_pending(policy::QosClass::kBulk);
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->busy(); });
+}
+
+void Channel::want_connection() noexcept {
+  const std::lock_guard lock(mutex_);
+  waiters_.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace orbite::transport::tcp

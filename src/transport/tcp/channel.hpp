@@ -103,7 +103,7 @@ class Channel final : public transfer::Flow, public std::enable_shared_from_this
 
   /// Waits at most `timeout_ns` for a lane, made by the worker, to be ready.
   Result<void> wait_connected(base::Nanoseconds timeout_ns);
-  void want_connection() noexcept { waiters_.fetch_add(1, std::memory_order_relaxed); }
+  void want_connection() noexcept;
   void unwant_connection() noexcept { waiters_.fetch_sub(1, std::memory_order_relaxed); }
   /// Somebody waits: the latency lane connects although nothing is queued.
   [[nodiscard]] bool connection_wanted() const noexcept {
@@ -150,7 +150,7 @@ class Channel final : public transfer::Flow, public std::enable_shared_from_this
   std::vector<std::weak_ptr<DescribeCall>> describes_asked_;
   bool waits_ended_ = false;
 
-  std::atomic<std::uint32_t> waiters_{0};  ///< relaxed: the worker's next look sees it
+  std::atomic<std::uint32_t> waiters_{0};  ///< see busy()
   std::mutex connect_mutex_;
   std::condition_variable connect_changed_;
   std::uint64_t connect_reports_ = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <string>
 
@@ -22,6 +21,7 @@ namespace orbite::transport::tcp {
 struct Environment {
   platform::Network& network;
   const base::Clock& clock;
+  base::WatchedClock& watched_clock;
   base::RandomSource& random;  ///< safe from any thread
   base::Waiter& waiter;
   memory::Registry& registry;

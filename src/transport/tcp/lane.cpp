@@ -187,6 +187,7 @@ void Lane::fall_silent() {
 
 void Lane::check_timers(base::Nanoseconds now_ns) {
   const Config::Tcp& tcp = environment_.config.tcp;
+  const base::Nanoseconds watched_ns = environment_.watched_clock.now_ns();
   const auto elapsed = [&](base::Nanoseconds since_ns) {
     return now_ns > since_ns ? now_ns - since_ns : 0;
   };
@@ -202,11 +203,13 @@ void Lane::check_timers(base::Nanoseconds now_ns) {
       }
       return;
     case State::kReady:
+      // What came right after we had stood still is not of the future.
+      progress_ns_ = std::min(progress_ns_, watched_ns);
       if (!in_flight_.empty()) {
-        if (elapsed(progress_ns_) > tcp.progress_timeout_ms * base::kMillisecond) {
+        if (watched_ns - progress_ns_ > tcp.progress_timeout_ms * base::kMillisecond) {
           fall_silent();
         }
-      } else if (elapsed(progress_ns_) > tcp.idle_lane_timeout_ms * base::kMillisecond) {
+      } else if (watched_ns - progress_ns_ > tcp.idle_lane_timeout_ms * base::kMillisecond) {
         environment_.counters.lanes_idle_closed.add();
         close_socket();
         state_ = State::kClosed;

@@ -198,7 +198,8 @@ class Lane final : private transfer::CompletionPath {
   int attempt_errno_ = 0;
   bool attempt_finds_nobody_ = true;  ///< at any of the addresses tried so far
   base::Nanoseconds state_since_ns_ = 0;
-  base::Nanoseconds progress_ns_ = 0;  ///< when bytes last moved or the lane last became busy
+  /// When bytes last moved or the lane last became busy, of the watched clock.
+  base::Nanoseconds progress_ns_ = 0;
   base::Nanoseconds retry_after_ns_ = 0;
   bool armed_ = false;  ///< the worker wants events
   bool send_blocked_ = false;

@@ -269,7 +269,7 @@ bool Lane::receive_hello() {
 
 void Lane::become_ready() {
   state_ = State::kReady;
-  progress_ns_ = environment_.clock.now_ns();
+  progress_ns_ = environment_.watched_clock.now_ns();
   retry_after_ns_ = 0;
   attempt_code_ = ErrorCode::kOk;
   attempt_errno_ = 0;

@@ -32,7 +32,7 @@ bool Lane::send_some(transfer::WorkLimit& limit) {
       send_.advance(result.bytes);
       frame_touched_ = true;
       limit.spend(result.bytes);
-      progress_ns_ = environment_.clock.now_ns();
+      progress_ns_ = environment_.watched_clock.now_ns();
       send_blocked_ = false;
       return true;
     case platform::IoResult::Kind::kWouldBlock:
@@ -68,6 +68,9 @@ bool Lane::build_next_frame() {
     drains_wanted_ = false;
     return false;
   }
+  // Before anything leaves the channel's queues: see Channel::busy(). The step's publish() tells
+  // what is so in the end.
+  busy_.store(true, std::memory_order_relaxed);
   if (class_ == wire::LaneClass::kLatency) {
     if (const auto call = channel_.pull_describe()) {
       const bool built = try_build([&] { build_describe_frame(call); });
@@ -243,8 +246,7 @@ void Lane::start_frame(Frame frame, wire::RequestHeader header) {
   ++next_frame_id_;
   frame_touched_ = false;
   if (is_first) {
-    progress_ns_ = environment_.clock.now_ns();
-    busy_.store(true, std::memory_order_relaxed);  // as in start_connect()
+    progress_ns_ = environment_.watched_clock.now_ns();
   }
 }
 
@@ -282,7 +284,7 @@ bool Lane::receive_some(transfer::WorkLimit& limit) {
       break;
   }
   limit.spend(result.bytes);
-  progress_ns_ = environment_.clock.now_ns();
+  progress_ns_ = environment_.watched_clock.now_ns();
   const std::size_t direct = std::min(result.bytes, payload_bytes);
   receive_.advance(direct);
   received_.grown(result.bytes - direct);

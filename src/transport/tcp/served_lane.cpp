@@ -55,7 +55,7 @@ ServedLane::ServedLane(Environment& environment, const Callbacks& callbacks, Tra
       id_(id),
       address_(std::move(address)),
       since_ns_(environment.clock.now_ns()),
-      progress_ns_(since_ns_),
+      progress_ns_(environment.watched_clock.now_ns()),
       interest_(platform::kPollIn),
       received_(kReceiveBufferBytes) {}
 
@@ -155,7 +155,7 @@ bool ServedLane::flush(transfer::WorkLimit& limit) {
       case platform::IoResult::Kind::kBytes:
         send_.advance(result.bytes);
         limit.spend(result.bytes);
-        progress_ns_ = environment_.clock.now_ns();
+        progress_ns_ = environment_.watched_clock.now_ns();
         break;
       case platform::IoResult::Kind::kWouldBlock:
         return false;
@@ -210,7 +210,7 @@ bool ServedLane::receive_some(transfer::WorkLimit& limit) {
       break;
   }
   limit.spend(result.bytes);
-  progress_ns_ = environment_.clock.now_ns();
+  progress_ns_ = environment_.watched_clock.now_ns();
   const std::size_t direct = std::min(result.bytes, payload_bytes);
   if (phase_ == Phase::kPayload) {
     payload_.advance(direct);
@@ -547,10 +547,13 @@ bool ServedLane::overdue(base::Nanoseconds now_ns) const noexcept {
   if (state_ == State::kHello || state_ == State::kProof) {
     return now_ns > since_ns_ + tcp.handshake_timeout_ms * base::kMillisecond;
   }
-  return in_frame() && now_ns > progress_ns_ + tcp.progress_timeout_ms * base::kMillisecond;
+  return in_frame() && environment_.watched_clock.now_ns() >
+                           progress_ns_ + tcp.progress_timeout_ms * base::kMillisecond;
 }
 
 void ServedLane::check_timers(base::Nanoseconds now_ns) {
+  // What came right after we had stood still is not of the future.
+  progress_ns_ = std::min(progress_ns_, environment_.watched_clock.now_ns());
   if (!overdue(now_ns)) {
     return;
   }

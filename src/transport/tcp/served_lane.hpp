@@ -175,7 +175,7 @@ class ServedLane {
   bool proved_ = false;
   End end_reason_ = End::kNone;
   base::Nanoseconds since_ns_;
-  base::Nanoseconds progress_ns_;
+  base::Nanoseconds progress_ns_;  ///< when bytes last moved, of the watched clock
   std::uint32_t interest_ = 0;
 
   wire::ClientHello hello_{};

@@ -134,8 +134,9 @@ Result<void> TcpTransport::submit(transfer::Flow& flow, transfer::Slice& slice) 
 }
 
 void TcpTransport::list(const std::shared_ptr<Channel>& channel) noexcept {
-  // Acquire/release with unlist_idle(): whoever queued work before it looked sees the flag down, or
-  // its work is seen there.
+  // With unlist_idle(), through the mutex of the channel's queues, which it takes after it has put
+  // the flag down: whoever left work there before is seen by it, and whoever leaves some later sees
+  // the flag down.
   if (channel->listed.load(std::memory_order_acquire)) {
     return;
   }
@@ -544,6 +545,10 @@ void TcpTransport::look_after(Channel& channel, base::Nanoseconds now_ns) {
 }
 
 base::Nanoseconds TcpTransport::on_tick(base::Nanoseconds now_ns) {
+  // A little late is how every worker wakes up, and would make the clock slow.
+  if (next_tick_ns_ != 0 && now_ns > next_tick_ns_ + kTimersPeriod) {
+    environment_.watched_clock.miss(now_ns - next_tick_ns_);
+  }
   std::size_t left = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -584,6 +589,7 @@ base::Nanoseconds TcpTransport::on_tick(base::Nanoseconds now_ns) {
   if (served_pressing_ || listener_rests_until_ns_ != 0) {
     sleep_ns = std::min(sleep_ns, kPressingSleep);
   }
+  next_tick_ns_ = now_ns + sleep_ns;
   return sleep_ns;
 }
 

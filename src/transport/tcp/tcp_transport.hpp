@@ -147,6 +147,7 @@ class TcpTransport final : public transfer::Transport {
   bool out_of_room_logged_ = false;
   bool listener_rest_logged_ = false;  ///< since something was accepted
   base::Nanoseconds timers_checked_ns_ = 0;
+  base::Nanoseconds next_tick_ns_ = 0;  ///< when on_tick() asked to be called again; 0: never yet
   bool served_pressing_ = false;  ///< at the last look, some served lane had a timeout running
   std::atomic<std::uint32_t> served_count_{0};
   std::atomic<std::uint32_t> proved_count_{0};

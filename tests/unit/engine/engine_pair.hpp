@@ -39,8 +39,8 @@ inline Config loopback_config() {
 class Node {
  public:
   explicit Node(const std::string& name, std::size_t bytes, Config config = loopback_config())
-      : buffer(bytes) {
-    auto created = TransferEngine::create({name, std::move(config)});
+      : Node(TransferEngine::create({name, std::move(config)}), bytes) {}
+  Node(Result<std::unique_ptr<TransferEngine>> created, std::size_t bytes) : buffer(bytes) {
     EXPECT_TRUE(created.has_value()) << (created ? "" : created.error().message());
     engine = std::move(*created);
     MemoryDescriptor memory;

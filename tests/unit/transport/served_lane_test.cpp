@@ -462,10 +462,18 @@ TEST(ServedListener, RestsWhileTheSystemHasNoDescriptorAndComesBack) {
 
 class ServedPause : public ::testing::Test {
  protected:
+  static constexpr base::Nanoseconds kPause = 40 * base::kSecond;
   /// As after a long stop of our process: the worker looks at its timers first.
   void pause() {
-    served_.clock.advance(40 * base::kSecond);
+    served_.clock.advance(kPause);
     served_.node.transport->on_tick(served_.clock.now_ns());
+  }
+  /// The worker looks whenever it said that it would.
+  void silence() {
+    const base::Nanoseconds end_ns = served_.clock.now_ns() + kPause;
+    while (served_.clock.now_ns() < end_ns) {
+      served_.clock.advance(served_.node.transport->on_tick(served_.clock.now_ns()));
+    }
   }
   Served served_;
 };
@@ -482,6 +490,23 @@ TEST_F(ServedPause, OfOursDoesNotEndALaneWhoseBytesAreHere) {
   EXPECT_EQ(served_.node.registry.counts().loans, 1U);
   ASSERT_TRUE(lane->write(rest));
   pause();
+  const auto response = lane->read_response();
+  ASSERT_TRUE(response.has_value());
+  EXPECT_EQ(response->status(), ErrorCode::kOk);
+}
+
+TEST_F(ServedPause, OfOursAndThePeersDoesNotEndItsLane) {
+  Buffer buffer(served_.node.registry, 4'096);
+  const Connection lane = served_.lane({epoch_of(1), 1, "raw", kLatency});
+  ASSERT_TRUE(serves(*lane));
+  RawRequest write = access_of(wire::FrameType::kWrite, buffer, 4'096);
+  const std::vector<std::uint8_t> rest(2'000, 9);
+  write.payload.resize(4'096 - rest.size());
+  ASSERT_TRUE(lane->send(write));
+  served_.turns(50);
+  pause();
+  EXPECT_EQ(served_.node.registry.counts().loans, 1U);
+  ASSERT_TRUE(lane->write(rest));
   const auto response = lane->read_response();
   ASSERT_TRUE(response.has_value());
   EXPECT_EQ(response->status(), ErrorCode::kOk);
@@ -508,7 +533,7 @@ TEST_F(ServedPause, OfThePeerEndsItsLaneAndItsHandshake) {
   write.payload.resize(100);
   ASSERT_TRUE(lane->send(write));
   served_.turns(50);
-  pause();
+  silence();
   EXPECT_EQ(served_.node.registry.counts().loans, 0U);
   EXPECT_EQ(lane->read_to_end(), 0U);
   EXPECT_EQ(stranger->read_to_end(), 0U);
