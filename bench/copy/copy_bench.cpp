@@ -3,8 +3,10 @@
 //   <kernel>/<shape>/<block bytes>/<total bytes>/<threads>
 // kernel: memcpy, a streaming kernel, or `copier`, which chooses as the engine does.
 // shape: `warm` copies the same bytes again and again; `cold` goes through far more memory than
-// caches hold, so that no byte is met twice. Blocks go to scattered places.
+// caches hold, so that no byte is met twice. Blocks go to scattered places. The memory has huge
+// pages where the system gives them; `paged` is `cold` in pages of the usual size.
 #include <benchmark/benchmark.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -27,24 +29,31 @@ constexpr std::size_t kPoolBytes = std::size_t{256} << 20;
 /// Between blocks, so that none is adjacent to the next.
 constexpr std::size_t kGapBytes = 128;
 
-std::byte* make_pool(int value) {
-  auto* const bytes = static_cast<std::byte*>(
-      ::operator new(2 * kPoolBytes, std::align_val_t{std::size_t{2} << 20}));
-  std::memset(bytes, value, 2 * kPoolBytes);
+std::byte* make_pool(int value, int advice) {
+  auto* const bytes =
+      static_cast<std::byte*>(::operator new(kPoolBytes, std::align_val_t{std::size_t{2} << 20}));
+  // What the system makes of it is its own affair.
+  static_cast<void>(::madvise(bytes, kPoolBytes, advice));
+  std::memset(bytes, value, kPoolBytes);
   return bytes;
 }
 
+enum class Heat { kWarm, kCold, kPaged };
+
 struct Memory {
-  std::byte* source = make_pool(1);
-  std::byte* target = make_pool(2);
+  explicit Memory(int advice) : source(make_pool(1, advice)), target(make_pool(2, advice)) {}
+  std::byte* source;
+  std::byte* target;
 };
 
-const Memory& memory() {
-  static const Memory made;
-  return made;
+const Memory& memory(Heat heat) {
+  if (heat == Heat::kPaged) {
+    static const Memory paged(MADV_NOHUGEPAGE);
+    return paged;
+  }
+  static const Memory huge(MADV_HUGEPAGE);
+  return huge;
 }
-
-enum class Heat { kWarm, kCold };
 
 struct Shape {
   Heat heat;
@@ -68,8 +77,9 @@ std::vector<std::vector<Part>> requests_of(const Shape& shape) {
     std::shuffle(places.begin(), places.end(), random);
     const std::size_t base = request * blocks * stride;
     for (std::size_t block = 0; block < blocks; ++block) {
-      requests[request].push_back({memory().target + base + places[block] * stride,
-                                   memory().source + base + block * stride, shape.block_bytes});
+      requests[request].push_back({memory(shape.heat).target + base + places[block] * stride,
+                                   memory(shape.heat).source + base + block * stride,
+                                   shape.block_bytes});
     }
   }
   return requests;
@@ -126,7 +136,8 @@ void run(benchmark::State& state, const Shape& shape, CopyParts copy,
 }
 
 std::string name_of(std::string_view kernel, const Shape& shape) {
-  return std::string(kernel) + (shape.heat == Heat::kWarm ? "/warm/" : "/cold/") +
+  constexpr const char* kHeats[] = {"/warm/", "/cold/", "/paged/"};
+  return std::string(kernel) + kHeats[static_cast<std::size_t>(shape.heat)] +
          std::to_string(shape.block_bytes) + '/' + std::to_string(shape.total_bytes) + '/' +
          std::to_string(shape.threads);
 }
@@ -159,6 +170,9 @@ void add_all() {
   }
   add({Heat::kWarm, 4 * kKiB, kMiB, 1});
   add({Heat::kCold, 4 * kKiB, 16 * kMiB, 1});
+  for (const std::size_t block : {4 * kKiB, 64 * kKiB, 64 * kMiB}) {
+    add({Heat::kPaged, block, 64 * kMiB, 1});
+  }
   add({Heat::kCold, 64 * kKiB, 64 * kMiB, 2});
   add({Heat::kCold, 4 * kKiB, 64 * kMiB, 2});
 }

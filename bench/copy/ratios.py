@@ -71,7 +71,8 @@ def main() -> int:
     others = [kernel for kernel in next(iter(measured.values())) if kernel != "memcpy"]
     print("| shape | memcpy, GB/s |", " | ".join(others), "|")
     print("|---|---|" + "---|" * len(others))
-    for shape, speeds in measured.items():
+    for shape in sorted(measured, key=lambda shape: (shape[0], shape[3], shape[2], shape[1])):
+        speeds = measured[shape]
         ratios = (f"{speeds[kernel] / speeds['memcpy']:.2f}" for kernel in others)
         print(f"| {shape_text(shape)} | {speeds['memcpy']:.1f} |", " | ".join(ratios), "|")
     return 0

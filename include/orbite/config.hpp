@@ -39,7 +39,7 @@ struct Config {
   struct Copy {
     /// 0: a part of the last-level cache.
     std::uint64_t non_temporal_min_bytes = 0;
-    std::uint64_t non_temporal_part_min_bytes = 1'024;
+    std::uint64_t non_temporal_part_min_bytes = 512;
     /// 0: no thread but the callers' and the worker's copies.
     std::uint64_t workers_max = 4;
     std::uint64_t workers_min_bytes = std::uint64_t{4} << 20;

@@ -9,33 +9,51 @@
 // file runs on every processor. Macros, because a function that these call would have to be
 // compiled for each of the sets, too.
 
-/// Fetches the round that is kFetchAheadBytes behind this one. Not kept in the outer caches.
-#define ORBITE_FETCH_ROUND(source)                                            \
-  do {                                                                        \
-    _mm_prefetch((source) + kFetchAheadBytes, _MM_HINT_NTA);                  \
-    _mm_prefetch((source) + kFetchAheadBytes + kLineBytes, _MM_HINT_NTA);     \
-    _mm_prefetch((source) + kFetchAheadBytes + 2 * kLineBytes, _MM_HINT_NTA); \
-    _mm_prefetch((source) + kFetchAheadBytes + 3 * kLineBytes, _MM_HINT_NTA); \
+#define ORBITE_FETCH(address) \
+  _mm_prefetch(reinterpret_cast<const char*>(address), _MM_HINT_NTA) /* NOLINT */
+
+/// One round of four lines, with ORBITE_LINE(offset) for each.
+#define ORBITE_STREAM_ROUND(ORBITE_LINE) \
+  do {                                   \
+    ORBITE_LINE(0);                      \
+    ORBITE_LINE(kLineBytes);             \
+    ORBITE_LINE(2 * kLineBytes);         \
+    ORBITE_LINE(3 * kLineBytes);         \
+    target += kRoundBytes;               \
+    source += kRoundBytes;               \
+    lines -= 4;                          \
   } while (false)
 
-/// The loops over `lines` lines, in rounds of four, with ORBITE_LINE(offset) for each line.
-#define ORBITE_STREAM_LINES(ORBITE_LINE)                                      \
-  do {                                                                        \
-    constexpr std::size_t kLinesAhead = kFetchAheadBytes / kLineBytes;        \
-    for (; lines >= kLinesAhead + 4; lines -= 4) {                            \
-      ORBITE_FETCH_ROUND(reinterpret_cast<const char*>(source)); /* NOLINT */ \
-      ORBITE_LINE(0);                                                         \
-      ORBITE_LINE(kLineBytes);                                                \
-      ORBITE_LINE(2 * kLineBytes);                                            \
-      ORBITE_LINE(3 * kLineBytes);                                            \
-      target += kRoundBytes;                                                  \
-      source += kRoundBytes;                                                  \
-    }                                                                         \
-    for (; lines != 0; --lines) {                                             \
-      ORBITE_LINE(0);                                                         \
-      target += kLineBytes;                                                   \
-      source += kLineBytes;                                                   \
-    }                                                                         \
+/// Fetches the round of the source that is kFetchAheadBytes behind this one. Not kept in the outer
+/// caches.
+#define ORBITE_FETCH_ROUND()                                  \
+  do {                                                        \
+    ORBITE_FETCH(source + kFetchAheadBytes);                  \
+    ORBITE_FETCH(source + kFetchAheadBytes + kLineBytes);     \
+    ORBITE_FETCH(source + kFetchAheadBytes + 2 * kLineBytes); \
+    ORBITE_FETCH(source + kFetchAheadBytes + 3 * kLineBytes); \
+  } while (false)
+
+/// The loops over `lines` lines. Nothing outside the block is fetched: it may be in use by others.
+#define ORBITE_STREAM_LINES(ORBITE_LINE)                                                      \
+  do {                                                                                        \
+    while (lines >= kTranslateAheadBytes / kLineBytes + 4) {                                  \
+      if (reinterpret_cast<std::uintptr_t>(target) % kPageBytes < kRoundBytes) { /* NOLINT */ \
+        ORBITE_FETCH(source + kTranslateAheadBytes);                                          \
+        ORBITE_FETCH(target + kTranslateAheadBytes);                                          \
+      }                                                                                       \
+      ORBITE_FETCH_ROUND();                                                                   \
+      ORBITE_STREAM_ROUND(ORBITE_LINE);                                                       \
+    }                                                                                         \
+    while (lines >= kFetchAheadBytes / kLineBytes + 4) {                                      \
+      ORBITE_FETCH_ROUND();                                                                   \
+      ORBITE_STREAM_ROUND(ORBITE_LINE);                                                       \
+    }                                                                                         \
+    for (; lines != 0; --lines) {                                                             \
+      ORBITE_LINE(0);                                                                         \
+      target += kLineBytes;                                                                   \
+      source += kLineBytes;                                                                   \
+    }                                                                                         \
   } while (false)
 
 // NOLINTBEGIN(cppcoreguidelines-pro-type-reinterpret-cast)
@@ -101,6 +119,8 @@ void copy_sse2(std::byte* target, const std::byte* source, std::size_t bytes) no
 
 }  // namespace orbite::copy
 
+#undef ORBITE_FETCH
+#undef ORBITE_STREAM_ROUND
 #undef ORBITE_FETCH_ROUND
 #undef ORBITE_STREAM_LINES
 #undef ORBITE_LINE_512

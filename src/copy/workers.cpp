@@ -70,7 +70,7 @@ Workers::Workers(std::uint32_t workers_max, System system)
 
 Workers::~Workers() {
   if (is_foreign()) {
-    static_cast<void>(state_.release());
+    [[maybe_unused]] State* const given_up = state_.release();
     return;
   }
   {

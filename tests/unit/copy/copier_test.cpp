@@ -72,7 +72,7 @@ TEST(CopierChoice, ThresholdsComeFromTheConfigurationOrTheCache) {
   Config::Copy config;
   EXPECT_EQ(Thresholds::make(config, 32U << 20).non_temporal_min_bytes, 6U << 20);
   EXPECT_EQ(Thresholds::make(config, 0).non_temporal_min_bytes, 6U << 20);
-  EXPECT_EQ(Thresholds::make(config, 32U << 20).non_temporal_part_min_bytes, 1'024u);
+  EXPECT_EQ(Thresholds::make(config, 32U << 20).non_temporal_part_min_bytes, 512u);
   config.non_temporal_min_bytes = 12'345;
   config.non_temporal_part_min_bytes = 99;
   EXPECT_EQ(Thresholds::make(config, 32U << 20).non_temporal_min_bytes, 12'345u);
