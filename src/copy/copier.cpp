@@ -28,7 +28,7 @@ Thresholds Thresholds::make(const Config::Copy& config, std::uint64_t last_level
 }
 
 /// True: it was streamed, and a fence is due.
-bool Copier::copy_block(const Part& block, bool streams) const noexcept {
+inline bool Copier::copy_block(const Part& block, bool streams) const noexcept {
   if (overlaps(block)) {
     std::memmove(block.target, block.source, block.bytes);
     return false;
@@ -46,22 +46,24 @@ std::uint64_t Copier::copy(PartCursor& cursor, std::uint64_t bytes_max,
   const bool streams = transfer_bytes >= thresholds_.non_temporal_min_bytes;
   bool fence_is_due = false;
   std::uint64_t left = bytes_max;
-  while (!cursor.parts_.empty()) {
-    const Part& part = cursor.parts_.front();
-    const std::uint64_t rest = part.bytes - cursor.offset_;
-    const auto bytes = static_cast<std::size_t>(std::min(rest, left));
+  // Kept out of memory while it goes on: small parts are a matter of nanoseconds.
+  const Part* part = cursor.parts_.data();
+  const Part* const end = part + cursor.parts_.size();
+  std::size_t offset = cursor.offset_;
+  for (; part != end; ++part, offset = 0) {
+    const std::size_t rest = part->bytes - offset;
+    const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(rest, left));
     if (bytes != 0) {
-      const Part block{part.target + cursor.offset_, part.source + cursor.offset_, bytes};
-      fence_is_due = copy_block(block, streams) || fence_is_due;
+      fence_is_due |= copy_block({part->target + offset, part->source + offset, bytes}, streams);
       left -= bytes;
     }
     if (bytes < rest) {
-      cursor.offset_ += bytes;
+      offset += bytes;
       break;
     }
-    cursor.parts_ = cursor.parts_.subspan(1);
-    cursor.offset_ = 0;
   }
+  cursor.parts_ = {part, end};
+  cursor.offset_ = offset;
   if (fence_is_due) {
     fence_streaming();
   }

@@ -11,13 +11,12 @@ void stream_neon(std::byte* target, const std::byte* source, std::size_t lines) 
   for (; lines != 0; --lines) {
     // SAFETY: `lines` whole lines can be read at the source and written at the target.
     __asm__ volatile(
-        "prfm pldl1strm, [%[source], %[ahead]]\n\t"
         "ldp q0, q1, [%[source]]\n\t"
         "ldp q2, q3, [%[source], #32]\n\t"
         "stnp q0, q1, [%[target]]\n\t"
         "stnp q2, q3, [%[target], #32]"
         :
-        : [source] "r"(source), [target] "r"(target), [ahead] "i"(kFetchAheadBytes)
+        : [source] "r"(source), [target] "r"(target)
         : "v0", "v1", "v2", "v3", "memory");
     target += kLineBytes;
     source += kLineBytes;

@@ -24,16 +24,6 @@
     lines -= 4;                          \
   } while (false)
 
-/// Fetches the round of the source that is kFetchAheadBytes behind this one. Not kept in the outer
-/// caches.
-#define ORBITE_FETCH_ROUND()                                  \
-  do {                                                        \
-    ORBITE_FETCH(source + kFetchAheadBytes);                  \
-    ORBITE_FETCH(source + kFetchAheadBytes + kLineBytes);     \
-    ORBITE_FETCH(source + kFetchAheadBytes + 2 * kLineBytes); \
-    ORBITE_FETCH(source + kFetchAheadBytes + 3 * kLineBytes); \
-  } while (false)
-
 /// The loops over `lines` lines. Nothing outside the block is fetched: it may be in use by others.
 #define ORBITE_STREAM_LINES(ORBITE_LINE)                                                      \
   do {                                                                                        \
@@ -42,11 +32,9 @@
         ORBITE_FETCH(source + kTranslateAheadBytes);                                          \
         ORBITE_FETCH(target + kTranslateAheadBytes);                                          \
       }                                                                                       \
-      ORBITE_FETCH_ROUND();                                                                   \
       ORBITE_STREAM_ROUND(ORBITE_LINE);                                                       \
     }                                                                                         \
-    while (lines >= kFetchAheadBytes / kLineBytes + 4) {                                      \
-      ORBITE_FETCH_ROUND();                                                                   \
+    while (lines >= 4) {                                                                      \
       ORBITE_STREAM_ROUND(ORBITE_LINE);                                                       \
     }                                                                                         \
     for (; lines != 0; --lines) {                                                             \
@@ -121,7 +109,6 @@ void copy_sse2(std::byte* target, const std::byte* source, std::size_t bytes) no
 
 #undef ORBITE_FETCH
 #undef ORBITE_STREAM_ROUND
-#undef ORBITE_FETCH_ROUND
 #undef ORBITE_STREAM_LINES
 #undef ORBITE_LINE_512
 #undef ORBITE_HALF_256

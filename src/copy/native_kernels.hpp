@@ -21,10 +21,8 @@ void copy_neon(std::byte* target, const std::byte* source, std::size_t bytes) no
 #endif
 
 inline constexpr std::size_t kLineBytes = 64;
-/// How far ahead of the loads the source is fetched. Measured: docs/design/copy.md.
-inline constexpr std::size_t kFetchAheadBytes = 1'024;
 /// How far ahead the addresses of both sides are translated, a line for each page. Pages are 4 KiB
-/// where it matters; larger ones cost it nothing.
+/// where it matters; larger ones cost it nothing. Measured: docs/design/copy.md.
 inline constexpr std::size_t kTranslateAheadBytes = 8'192;
 inline constexpr std::size_t kPageBytes = 4'096;
 /// What one round of a kernel's main loop copies.
