@@ -16,8 +16,9 @@
 namespace orbite::copy {
 namespace {
 
-// A look costs about five microseconds.
+// A look costs five microseconds, and four times as much where a copy has just emptied the caches.
 constexpr base::Nanoseconds kLookPeriod = 500 * base::kMicrosecond;
+constexpr base::Nanoseconds kLookPeriodMax = 10 * base::kMillisecond;
 constexpr base::Nanoseconds kBackOffMin = 10 * base::kMillisecond;
 constexpr base::Nanoseconds kBackOffMax = base::kSecond;
 
@@ -39,6 +40,7 @@ struct Workers::State {
   std::uint32_t helping = 0;   ///< workers that have come and not gone back to sleep
   std::uint32_t sleeping = 0;  ///< workers that wait for a call, or are about to
   std::uint64_t pieces = 0;
+  base::Nanoseconds look_period_ns = kLookPeriod;
   base::Nanoseconds back_off_ns = 0;
   bool stops = false;
   bool failure_told = false;
@@ -118,17 +120,29 @@ void Workers::offer(SharedWork& work, std::size_t pieces) noexcept {
                                                                 std::memory_order_relaxed)) {
     return;
   }
-  call_workers(work, pieces, system_.idle_processors());
+  if (!is_helped(work)) {
+    call_workers(work, pieces, system_.idle_processors());
+  }
 }
 
-void Workers::call_workers(SharedWork& work, std::size_t pieces, std::uint32_t idle) {
+/// Those that are at work already take from this work, too; nobody else is looked for meanwhile.
+bool Workers::is_helped(SharedWork& work) noexcept {
+  const std::lock_guard lock(state_->mutex);
+  ++work.offers_;
+  return state_->helping + state_->calls > 0;
+}
+
+void Workers::call_workers(SharedWork& work, std::size_t pieces, std::uint32_t idle) noexcept {
   const std::lock_guard lock(state_->mutex);
   State& state = *state_;
-  if (state.stops) {
+  if (idle == 0) {
+    state.look_period_ns = std::min(2 * state.look_period_ns, kLookPeriodMax);
+    next_look_ns_.store(system_.clock.now_ns() + state.look_period_ns, std::memory_order_relaxed);
     return;
   }
+  state.look_period_ns = kLookPeriod;
   ++work.offers_;
-  // Those that help already are no idle processors, and finish what is there with the others.
+  // Another owner's call may have come first.
   const std::uint32_t busy = state.helping + state.calls;
   const auto useful = static_cast<std::uint32_t>(std::min<std::size_t>(pieces, workers_max_));
   std::uint32_t wanted = std::min(idle, useful - std::min(useful, busy));

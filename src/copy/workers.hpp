@@ -81,7 +81,8 @@ class Workers {
   struct State;
 
   [[nodiscard]] bool is_foreign() const noexcept;
-  void call_workers(SharedWork& work, std::size_t pieces, std::uint32_t idle);
+  bool is_helped(SharedWork& work) noexcept;
+  void call_workers(SharedWork& work, std::size_t pieces, std::uint32_t idle) noexcept;
   bool start_worker() noexcept;
   void run(std::size_t index) noexcept;
   void help() noexcept;

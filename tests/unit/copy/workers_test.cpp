@@ -84,6 +84,16 @@ class Pieces final : public SharedWork {
   std::vector<std::atomic<int>> done_;
 };
 
+/// Always has another piece.
+class EndlessWork final : public SharedWork {
+ public:
+  bool do_piece() noexcept override {
+    pieces.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  }
+  std::atomic<std::uint64_t> pieces{0};
+};
+
 void wait_until(const std::function<bool()>& ready) {
   while (!ready()) {
     std::this_thread::yield();
@@ -166,6 +176,38 @@ TEST_F(CopyWorkers, AreNotLookedForAgainAtOnce) {
   offer(*workers, work, 100);
   EXPECT_EQ(looks_.load(), 2);
   workers->withdraw(work);
+}
+
+TEST_F(CopyWorkers, AreLookedForMoreSeldomWhileNoProcessorIsIdle) {
+  Pieces work(0);
+  const auto workers = make(8);
+  workers->enroll(work);
+  idle_.store(0);
+  constexpr int kSteps = 10'000;
+  for (int step = 0; step < kSteps; ++step) {
+    clock_.advance(100 * base::kMicrosecond);
+    workers->offer(work, 100);
+  }
+  // A second of it: one in 10 ms, but for the first few.
+  EXPECT_GE(looks_.load(), 100);
+  EXPECT_LE(looks_.load(), 106);
+  workers->withdraw(work);
+}
+
+TEST_F(CopyWorkers, AreNotLookedForWhileSomeHelp) {
+  EndlessWork work;
+  EndlessWork other;
+  const auto workers = make(1);
+  workers->enroll(work);
+  workers->enroll(other);
+  offer(*workers, work, 100);
+  offer(*workers, work, 100);
+  // The one that helps takes from this one, too.
+  offer(*workers, other, 100);
+  wait_until([&] { return work.pieces.load() > 0 && other.pieces.load() > 0; });
+  EXPECT_EQ(looks_.load(), 1);
+  workers->withdraw(work);
+  workers->withdraw(other);
 }
 
 TEST_F(CopyWorkers, NoneIsEverLookedForWhereNoneIsAllowed) {
@@ -265,16 +307,6 @@ TEST_F(CopyWorkers, WithdrawingWaitsForThePieceUnderWay) {
   wait_until([&] { return workers->counts().active == 0; });
   EXPECT_EQ(workers->counts().pieces, pieces);
 }
-
-/// Always has another piece.
-class EndlessWork final : public SharedWork {
- public:
-  bool do_piece() noexcept override {
-    pieces.fetch_add(1, std::memory_order_relaxed);
-    return true;
-  }
-  std::atomic<std::uint64_t> pieces{0};
-};
 
 TEST_F(CopyWorkers, EndAlthoughWorkIsLeft) {
   constexpr int kRounds = 20;
