@@ -36,6 +36,15 @@ struct Config {
     bool enabled = true;
     friend bool operator==(const Local&, const Local&) = default;
   };
+  struct Copy {
+    /// 0: a part of the last-level cache.
+    std::uint64_t non_temporal_min_bytes = 0;
+    std::uint64_t non_temporal_part_min_bytes = 512;
+    /// 0: no thread but the callers' and the worker's copies.
+    std::uint64_t workers_max = 4;
+    std::uint64_t workers_min_bytes = std::uint64_t{4} << 20;
+    friend bool operator==(const Copy&, const Copy&) = default;
+  };
   struct Tcp {
     bool enabled = true;
     /// IP literal; empty: chosen by the system.
@@ -101,6 +110,7 @@ struct Config {
   Listen listen;
   Advertise advertise;
   Local local;
+  Copy copy;
   Tcp tcp;
   Transfer transfer;
   Limits limits;

@@ -123,6 +123,17 @@ constexpr std::array kKeySpecs = {
     boolean(ORBITE_KEY(local.enabled),
             "whether an engine's transfers to itself are copies within the process"),
 
+    integer(ORBITE_KEY(copy.non_temporal_min_bytes), {0, std::uint64_t{1} << 60, "bytes"},
+            "transfers within the host of at least this size are written past the caches, which "
+            "they would not fit; 0 is three sixteenths of the last-level cache"),
+    integer(ORBITE_KEY(copy.non_temporal_part_min_bytes), {64, kGiB, "bytes"},
+            "blocks that are shorter are written through the caches in any case"),
+    integer(ORBITE_KEY(copy.workers_max), {0, 64},
+            "threads that may help with large transfers within the host while their cores have "
+            "nothing else to do; 0 is none"),
+    integer(ORBITE_KEY(copy.workers_min_bytes), {64 * kKiB, std::uint64_t{1} << 60, "bytes"},
+            "bytes waiting to be copied from which on these threads are asked"),
+
     boolean(ORBITE_KEY(tcp.enabled), "whether to listen for peers and connect to them over TCP"),
     string(ORBITE_KEY(tcp.source_address), {accepts_empty_or_unicast_address, kSourceAddresses},
            "address that connections to other hosts come from; \"\" lets the system choose"),

@@ -24,7 +24,7 @@ struct EngineEnvironment {
   std::function<std::vector<platform::SocketAddress>()> default_route_addresses;
   /// Told of each copy between two ranges of this engine, before it is made; may be empty.
   std::function<void(std::uint64_t target, std::uint64_t source, std::uint64_t bytes)> on_copy;
-  /// False: whoever made the engine does its worker's turns.
+  /// False: the engine starts no thread; whoever made it does its worker's turns.
   bool starts_worker = true;
 };
 

@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "base/planted.hpp"
 #include "engine/process.hpp"
+#include "platform/processors.hpp"
 #include "platform/system.hpp"
 #include "wire/metadata.hpp"
 
@@ -75,13 +76,7 @@ Result<void> TransferEngine::Impl::start() {
   ORBITE_TRY(network.poller_add(poller_, wakeup_, platform::kPollIn, 0));
 
   if (options.config.local.enabled) {
-    local_ = std::make_unique<transport::local::LocalTransport>(
-        planner_, options.config.tcp.slice_bytes,
-        [this](std::span<const std::uint8_t> message) {
-          return mailbox.deliver(options.name, message);
-        },
-        environment.on_copy);
-    planner_.set_transport(policy::TransportKind::kLocal, local_.get());
+    start_local();
   }
   ORBITE_TRY(start_tcp());
   ORBITE_ASSIGN_OR_RETURN(connection_, make_connection_blob());
@@ -101,6 +96,26 @@ Result<void> TransferEngine::Impl::start() {
             tcp_ != nullptr ? "listens on " : "does not listen: ",
             tcp_ != nullptr ? tcp_->listening().line().c_str() : tcp_unavailable_.c_str());
   return {};
+}
+
+void TransferEngine::Impl::start_local() {
+  const Config::Copy& config = options.config.copy;
+  const auto workers_max = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(config.workers_max, platform::usable_processors() - 1));
+  if (environment.starts_worker && workers_max > 0) {
+    copy_workers_ = std::make_unique<copy::Workers>(
+        workers_max, copy::Workers::system(clock, environment.waiter));
+  }
+  local_ = std::make_unique<transport::local::LocalTransport>(
+      planner_, options.config.tcp.slice_bytes,
+      [this](std::span<const std::uint8_t> message) {
+        return mailbox.deliver(options.name, message);
+      },
+      environment.on_copy,
+      transport::local::Copying{
+          copy::Copier(copy::Thresholds::make(config, platform::last_level_cache_bytes())),
+          copy_workers_.get(), config.workers_min_bytes});
+  planner_.set_transport(policy::TransportKind::kLocal, local_.get());
 }
 
 Result<void> TransferEngine::Impl::start_tcp() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/slot_map.hpp"
+#include "copy/workers.hpp"
 #include "engine/active_executions.hpp"
 #include "engine/environment.hpp"
 #include "engine/quarantine.hpp"
@@ -132,6 +133,7 @@ class TransferEngine::Impl {
     transfer::Charge outbox_charge;
   };
 
+  void start_local();
   Result<void> start_tcp();
   Result<wire::ConnectionBlob> make_connection_blob() const;
   Result<std::shared_ptr<peer::Peer>> make_peer(std::string name,
@@ -202,6 +204,7 @@ class TransferEngine::Impl {
 
   platform::Socket poller_ = platform::kNoSocket;
   platform::Socket wakeup_ = platform::kNoSocket;
+  std::unique_ptr<copy::Workers> copy_workers_;  ///< outlives the transports that use it
   std::unique_ptr<transport::local::LocalTransport> local_;
   std::unique_ptr<transport::tcp::TcpTransport> tcp_;
   std::string tcp_unavailable_;

@@ -2,7 +2,7 @@
 #include "transport/local/local_transport.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "base/assert.hpp"
 
@@ -10,8 +10,41 @@ namespace orbite::transport::local {
 namespace {
 
 constexpr std::uint32_t kQueueMax = 64;
+// Extents that the copier is told of at a time.
+constexpr std::uint32_t kPartsMax = 64;
+
+/// SAFETY: both ranges were checked against their registrations, on which the execution holds loans
+/// until it has retired.
+copy::Part part_of(const transfer::Extent& extent, Operation operation) {
+  std::uint64_t target = extent.local_address;
+  std::uint64_t source = extent.remote_address;
+  if (operation == Operation::kWrite) {
+    std::swap(target, source);
+  }
+  return {reinterpret_cast<std::byte*>(target),        // NOLINT
+          reinterpret_cast<const std::byte*>(source),  // NOLINT
+          static_cast<std::size_t>(extent.length)};
+}
 
 }  // namespace
+
+LocalTransport::LocalTransport(transfer::Planner& planner, std::uint64_t slice_bytes,
+                               Deliver deliver, OnCopy on_copy, Copying copying)
+    : CompletionPath(planner),
+      slice_bytes_(slice_bytes),
+      deliver_(std::move(deliver)),
+      on_copy_(std::move(on_copy)),
+      copying_(copying) {
+  if (copying_.workers != nullptr) {
+    copying_.workers->enroll(slices_);
+  }
+}
+
+LocalTransport::~LocalTransport() {
+  if (copying_.workers != nullptr) {
+    copying_.workers->withdraw(slices_);
+  }
+}
 
 Result<std::shared_ptr<transfer::Flow>> LocalTransport::open(const peer::Peer& peer) {
   ORBITE_CHECK(peer.is_self());
@@ -69,6 +102,7 @@ transfer::Slice* LocalTransport::take_next() {
 
 void LocalTransport::drive(transfer::Flow& /*flow*/, transfer::WorkLimit& limit,
                            transfer::Driver /*driver*/) {
+  ask_for_help();
   while (!limit.exhausted()) {
     transfer::Slice* const slice = take_next();
     if (slice == nullptr) {
@@ -77,6 +111,62 @@ void LocalTransport::drive(transfer::Flow& /*flow*/, transfer::WorkLimit& limit,
     limit.spend(slice->bytes);
     copy(*slice);
   }
+}
+
+void LocalTransport::ask_for_help() {
+  if (copying_.workers == nullptr) {
+    return;
+  }
+  std::uint64_t bytes = 0;
+  std::size_t slices = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& queue : queue_) {
+      bytes += queue.bytes();
+      slices += queue.count();
+    }
+  }
+  if (slices > 1 && bytes >= copying_.workers_min_bytes) {
+    copying_.workers->offer(slices_, slices - 1);
+  }
+}
+
+bool LocalTransport::Slices::do_piece() noexcept {
+  transfer::Slice* const slice = transport_.take_next();
+  if (slice != nullptr) {
+    transport_.copy(*slice);
+  }
+  return slice != nullptr;
+}
+
+void LocalTransport::copy_extents(const transfer::Slice& slice) {
+  const transfer::Execution& execution = *slice.execution;
+  const transfer::Prepared& prepared = *execution.prepared();
+  std::array<copy::Part, kPartsMax> parts;
+  // Who is told of each copy is told just before it.
+  const std::uint32_t parts_max = on_copy_ ? 1 : kPartsMax;
+  std::uint64_t left = slice.bytes;
+  std::uint64_t skip = slice.first_skip;
+  for (std::uint32_t first = 0; first < slice.extent_count; first += parts_max) {
+    const std::uint32_t count = std::min(slice.extent_count - first, parts_max);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      parts[i] = part_of(prepared.extents[slice.first_extent + first + i], execution.operation());
+    }
+    if (on_copy_) {
+      announce(parts[0], skip, left);
+    }
+    copy::PartCursor cursor({parts.data(), count}, static_cast<std::size_t>(skip));
+    left -= copying_.copier.copy(cursor, left, prepared.bytes);
+    skip = 0;
+  }
+  ORBITE_CHECK(left == 0);
+}
+
+void LocalTransport::announce(const copy::Part& part, std::uint64_t skip,
+                              std::uint64_t bytes_max) const {
+  on_copy_(reinterpret_cast<std::uint64_t>(part.target) + skip,  // NOLINT
+           reinterpret_cast<std::uint64_t>(part.source) + skip,  // NOLINT
+           std::min(part.bytes - skip, bytes_max));
 }
 
 void LocalTransport::copy(transfer::Slice& slice) {
@@ -88,27 +178,9 @@ void LocalTransport::copy(transfer::Slice& slice) {
     retire(slice);
     return;
   }
-  std::uint64_t left = slice.bytes;
-  std::uint64_t skip = slice.first_skip;
-  for (std::uint32_t i = 0; i < slice.extent_count; ++i) {
-    const transfer::Extent& extent = execution.prepared()->extents[slice.first_extent + i];
-    const std::uint64_t length = std::min(extent.length - skip, left);
-    // SAFETY: both ranges were checked against their registrations, on which the execution holds
-    // loans until it has retired. They may overlap.
-    std::uint64_t target = extent.local_address + skip;
-    std::uint64_t source = extent.remote_address + skip;
-    if (execution.operation() == Operation::kWrite) {
-      std::swap(target, source);
-    }
-    if (on_copy_) {
-      on_copy_(target, source, length);
-    }
-    std::memmove(reinterpret_cast<void*>(target),                 // NOLINT
-                 reinterpret_cast<const void*>(source), length);  // NOLINT
-    left -= length;
-    skip = 0;
+  if (slice.bytes != 0) {
+    copy_extents(slice);
   }
-  ORBITE_CHECK(left == 0);
   result.prefix_bytes = slice.bytes;
   result.effect = RemoteEffect::kComplete;
   const auto& notification = execution.notification();

@@ -7,14 +7,24 @@
 #include <memory>
 #include <mutex>
 
+#include "copy/copier.hpp"
+#include "copy/workers.hpp"
 #include "transfer/slice_queue.hpp"
 #include "transfer/transport.hpp"
 #include "wire/metadata.hpp"
 
 namespace orbite::transport::local {
 
+/// How bytes are copied, and who helps.
+struct Copying {
+  copy::Copier copier{copy::Thresholds()};
+  copy::Workers* workers = nullptr;     ///< outlives the transport; nullptr: nobody helps
+  std::uint64_t workers_min_bytes = 0;  ///< waiting, from which on they are asked
+};
+
 /// Transfers of an engine to itself: a copy within the process, in bounded steps, by whoever
-/// drives. A copy that has returned is its own proof of retirement.
+/// drives, and by copy workers when much waits: each takes slices of its own. A copy that has
+/// returned is its own proof of retirement.
 class LocalTransport final : public transfer::Transport, private transfer::CompletionPath {
  public:
   /// Takes a notification to ourselves.
@@ -23,11 +33,8 @@ class LocalTransport final : public transfer::Transport, private transfer::Compl
   using OnCopy =
       std::function<void(std::uint64_t target, std::uint64_t source, std::uint64_t bytes)>;
   LocalTransport(transfer::Planner& planner, std::uint64_t slice_bytes, Deliver deliver,
-                 OnCopy on_copy = {})
-      : CompletionPath(planner),
-        slice_bytes_(slice_bytes),
-        deliver_(std::move(deliver)),
-        on_copy_(std::move(on_copy)) {}
+                 OnCopy on_copy = {}, Copying copying = {});
+  ~LocalTransport() override;
 
   [[nodiscard]] policy::TransportKind kind() const noexcept override {
     return policy::TransportKind::kLocal;
@@ -55,16 +62,30 @@ class LocalTransport final : public transfer::Transport, private transfer::Compl
 
  private:
   class LocalFlow final : public transfer::Flow {};
+  /// For the workers.
+  class Slices final : public copy::SharedWork {
+   public:
+    explicit Slices(LocalTransport& transport) : transport_(transport) {}
+    bool do_piece() noexcept override;
+
+   private:
+    LocalTransport& transport_;
+  };
 
   transfer::Slice* take_next();
+  void ask_for_help();
+  void copy_extents(const transfer::Slice& slice);
+  void announce(const copy::Part& part, std::uint64_t skip, std::uint64_t bytes_max) const;
   void copy(transfer::Slice& slice);
 
   const std::uint64_t slice_bytes_;
   const Deliver deliver_;
   const OnCopy on_copy_;
+  const Copying copying_;
   const std::shared_ptr<LocalFlow> flow_ = std::make_shared<LocalFlow>();
   std::mutex mutex_;
   std::array<transfer::SliceQueue, policy::kQosClasses> queue_;
+  Slices slices_{*this};
 };
 
 }  // namespace orbite::transport::local

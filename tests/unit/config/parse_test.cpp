@@ -265,13 +265,13 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{R"({"tcp.enabled": true})",
                 R"(tcp.enabled: unknown key; write {"tcp": {"enabled": ...}})"},
         Refused{R"({"bandwidth": 1})",
-                "bandwidth: unknown key; allowed here: listen, advertise, local, tcp, transfer, "
-                "limits, notifications, worker, close, log"},
+                "bandwidth: unknown key; allowed here: listen, advertise, local, copy, tcp, "
+                "transfer, limits, notifications, worker, close, log"},
         Refused{R"({"listen": {"interface_name": "eth0"}})",
                 "listen.interface_name: unknown key; allowed here: address, port, port_max"},
         Refused{R"({"": {}})",
-                "\"\": unknown key; allowed here: listen, advertise, local, tcp, transfer, limits, "
-                "notifications, worker, close, log"},
+                "\"\": unknown key; allowed here: listen, advertise, local, copy, tcp, transfer, "
+                "limits, notifications, worker, close, log"},
         Refused{R"({"tcp": {"multi_rail": true}})",
                 "tcp.multi_rail: unknown key; allowed here: enabled, source_address, "
                 "bulk_lanes_per_peer, connect_timeout_ms, handshake_timeout_ms, "

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace orbite::platform {
+
+/// Of the largest cache that this machine's first processor uses, 0 where the system does not tell.
+std::uint64_t last_level_cache_bytes();
+
+/// Processors that this process may run on, at least 1.
+std::uint32_t usable_processors();
+
+/// Processors of the machine that run nothing at this moment. 0 also where the system does not
+/// tell. A few microseconds.
+std::uint32_t idle_processors();
+
+/// How often the system has taken its processor away from the calling thread while it had work.
+std::uint64_t preemptions_of_thread() noexcept;
+
+/// "512K", "32768K", "1M": bytes. nullopt for anything else.
+std::optional<std::uint64_t> parse_cache_size(std::string_view text);
+/// The threads that run or wait for a processor, from the text of /proc/loadavg.
+std::optional<std::uint32_t> parse_running_threads(std::string_view text);
+
+}  // namespace orbite::platform

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "platform/processors.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace orbite::platform {
+namespace {
+
+TEST(Processors, SizesOfCachesAreRead) {
+  EXPECT_EQ(parse_cache_size("32K\n"), 32U << 10);
+  EXPECT_EQ(parse_cache_size("32768K\n"), 32U << 20);
+  EXPECT_EQ(parse_cache_size("1M"), 1U << 20);
+  for (const char* text :
+       {"", "\n", "K", "32", "32\n", "32G", "32KB", "-1K", "99999999999K", "1 K"}) {
+    EXPECT_FALSE(parse_cache_size(text).has_value()) << text;
+  }
+}
+
+TEST(Processors, RunningThreadsAreRead) {
+  EXPECT_EQ(parse_running_threads("0.20 0.18 0.12 1/80 11206\n"), 1u);
+  EXPECT_EQ(parse_running_threads("120.00 99.18 88.12 129/8000 11206\n"), 129u);
+  for (const char* text : {"", "0.20", "0.20 0.18 0.12 ", "0.20 0.18 0.12 x/80 1", "0.2 0.1 0.1 1",
+                           "0.2 0.1 0.1 -1/80 1", "0.2 0.1 0.1 1 80"}) {
+    EXPECT_FALSE(parse_running_threads(text).has_value()) << text;
+  }
+}
+
+TEST(Processors, TheSystemAnswers) {
+  EXPECT_GE(usable_processors(), 1u);
+  EXPECT_GE(last_level_cache_bytes(), 16U << 10);
+  // This thread runs, so not all of them are idle.
+  EXPECT_LT(idle_processors(), std::thread::hardware_concurrency());
+  EXPECT_GE(preemptions_of_thread(), 0u);
+}
+
+}  // namespace
+}  // namespace orbite::platform
