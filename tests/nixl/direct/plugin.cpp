@@ -105,7 +105,9 @@ std::vector<uint8_t> pattern(size_t bytes, uint32_t seed) {
 }
 
 Region::Region(Node& node, size_t bytes, uint32_t seed, uint64_t device)
-    : node_(node), device_(device), memory_(bytes + 2 * kGuardBytes, kGuard) {
+    : node_(node),
+      device_(device),
+      memory_(node.keep(std::vector<uint8_t>(bytes + 2 * kGuardBytes, kGuard))) {
   const std::vector<uint8_t> content = pattern(bytes, seed);
   std::copy(content.begin(), content.end(), data());
   const nixlBlobDesc descriptor(address(), bytes, device, "ignored");

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/backend_plugin.h"
@@ -43,10 +44,16 @@ class Node {
   bool alive() const { return engine_ != nullptr; }
   // What the engine has lent or charged: budgets in use, loans, slices under way.
   std::map<std::string, uint64_t> accounts() const;
+  // Lives as long as the engine: its memory may be lent to a peer when it is deregistered, which
+  // fences and does not wait.
+  std::vector<uint8_t>& keep(std::vector<uint8_t> memory) {
+    return *kept_.emplace_back(std::make_unique<std::vector<uint8_t>>(std::move(memory)));
+  }
   // Whether accounts() comes to equal these within `seconds`.
   bool accounts_become(const std::map<std::string, uint64_t>& expected, double seconds = 20) const;
 
  private:
+  std::vector<std::unique_ptr<std::vector<uint8_t>>> kept_;
   std::string name_;
   EnginePtr engine_;
   orbite_nixl_engine_t bridge_engine_ = 0;
@@ -83,7 +90,7 @@ class Region {
  private:
   Node& node_;
   uint64_t device_;
-  std::vector<uint8_t> memory_;
+  std::vector<uint8_t>& memory_;
   nixlBackendMD* local_ = nullptr;
   nixlBackendMD* self_ = nullptr;
 };
