@@ -35,6 +35,7 @@ TIMING, TIMING_QUICK = Timing(0.35, 0.08), Timing(0.08, 0.02)
 CALIBRATION = Timing(0.1, 0.05)
 CALIBRATED_BY = ["1x4KiB", "1x64MiB", "1024x64KiB"]
 CONTENTION, CONTENTION_QUICK = Timing(1.5, 0.2), Timing(0.5, 0.1)
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 TABLE, COSTS = "table", "costs"
 PARTS = {TABLE: "Throughput and latency, the workloads in turn",
          COSTS: "What backends cost beside transfers",
@@ -217,7 +218,9 @@ def parse_arguments(arguments) -> argparse.Namespace:
 
 
 def end_in_order(number: int, _frame) -> None:
-    """What was made for the measurement is removed on the way out."""
+    """What was made for the measurement is removed on the way out, which nothing cuts short."""
+    for other in ENDING_SIGNALS:
+        signal.signal(other, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
@@ -233,7 +236,7 @@ def main(arguments=None) -> int:
     except SetupError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING_SIGNALS:
         signal.signal(number, end_in_order)
     options.out.mkdir(parents=True, exist_ok=True)
     document = measure(options, chosen)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,13 +15,20 @@ from common import ROOT, Variant
 
 sys.path.insert(0, str(ROOT / "tests" / "nixl"))
 
-from hosts import cables  # noqa: E402
+from hosts import Host, cables, ip  # noqa: E402
 
 ADDRESSES = ("10.231.99.1/24", "10.231.99.2/24")
 
 
 class NoCable(Exception):
     """Why no cable can be laid here."""
+
+
+def remove_orphans() -> None:
+    """Namespaces whose maker was killed before it could remove them."""
+    for name, maker in re.findall(r"^(orbite-[ab]-(\d+)-\d+)\b", ip("netns", "list"), re.M):
+        if not os.path.exists(f"/proc/{maker}"):
+            Host(name).remove()
 
 
 @contextlib.contextmanager
@@ -32,6 +40,7 @@ def laid_cable():
         raise NoCable("network namespaces need the command ip (package iproute2)")
     with cables() as make:
         try:
+            remove_orphans()
             first, second = make([ADDRESSES[0]], [ADDRESSES[1]])
         except subprocess.SubprocessError as error:
             detail = getattr(error, "stderr", None) or str(error)

@@ -7,6 +7,8 @@ from common import median, ratio, write_table
 from families import FIGURES, Case, Family
 from report import number, set_scale, verdict
 
+# More groups of bars than this need slanted names and a wider sheet.
+GROUPS_UPRIGHT_MAX = 6
 COLORS = ("#1f5fa8", "#d9822b", "#7a8b99")
 
 
@@ -79,8 +81,9 @@ def draw(family: dict, document: dict, path) -> None:
     from matplotlib import pyplot
 
     names = list(dict.fromkeys(row["figure"] for row in family["rows"]))
-    sheet, panels = pyplot.subplots(len(names), 1, figsize=(11, 1 + 3.2 * len(names)),
-                                    squeeze=False, constrained_layout=True)
+    groups = len(family["rows"]) // len(names)
+    sheet, panels = pyplot.subplots(len(names), 1, squeeze=False, constrained_layout=True,
+                                    figsize=(max(11, 1.2 * groups), 1 + 3.2 * len(names)))
     for name, axes in zip(names, panels[:, 0]):
         _draw_figure(axes, name, [row for row in family["rows"] if row["figure"] == name],
                      document)
@@ -100,8 +103,9 @@ def _draw_figure(axes, name: str, rows: list[dict], document: dict) -> None:
         bars = axes.bar(places, heights, width * 0.94, color=color, label=document["labels"][key])
         axes.bar_label(bars, [number(row["values"][key]) for row in rows], fontsize=7, padding=2)
     set_scale(axes, [value or 0 for row in rows for value in row["values"].values()])
-    axes.set_xticks(range(len(rows)), [f"{row['case']}\n{row['op']}" for row in rows],
-                    fontsize=7 if len(rows) > 8 else 8)
+    slanted = {"rotation": 25, "ha": "right"} if len(rows) > GROUPS_UPRIGHT_MAX else {}
+    axes.set_xticks(range(len(rows)), [f"{row['case']}\n{row['op']}" for row in rows], fontsize=8,
+                    **slanted)
     better = "lower" if figure.lower_is_better else "higher"
     unit = f" in {figure.unit}" if figure.unit else ""
     axes.set_ylabel(f"{figure.title}{unit}\n({better} is better)", fontsize=9)
