@@ -36,7 +36,7 @@ FIGURES = {
     "background_gbps": Figure("bulk", "GB/s", False),
     "cpu_a_s_per_gb": Figure("CPU of the poster", "s/GB"),
     "cpu_b_s_per_gb": Figure("CPU of the target", "s/GB"),
-    "connect_us": Figure("make_connection", "us"),
+    "connect_us": Figure("connect", "us"),
     "first_us": Figure("first transfer", "us"),
 }
 
@@ -154,7 +154,7 @@ SMALL_TARGETS = {"1x4KiB": (Target("p50_us", 0.8, JUDGED_AGAINST),)}
 FAMILIES = {family.key: family for family in (
     Family("latency", "Latency of one transfer, post to done",
            ("p50_us", "p90_us", "p99_us", "p999_us"),
-           singles(some("1x4KiB", "1x64KiB"), SMALL_TARGETS), patience=3.0),
+           singles(some("1x4KiB", "1x64KiB"), SMALL_TARGETS), patience=2.0),
     Family("both", "Both directions at once", ("gbps", "p50_us"), both_directions()),
     Family("mixed", "Small transfers while bulk runs in the background",
            ("quiet_p99_us", "p99_us", "p99_factor", "background_gbps"), mixed(), patience=2.0),

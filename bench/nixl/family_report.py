@@ -59,13 +59,13 @@ def show(family: dict, document: dict, stream) -> None:
         return
     variants, labels = document["variants"], document["labels"]
     others = [key for key in variants if key != "orbite"] if "orbite" in variants else []
-    columns = ["work", "op", "figure", "unit", *(labels[key] for key in variants),
+    columns = ["work", "op", "figure", *(labels[key] for key in variants),
                *(f"/ {labels[key]}" for key in others), "target", "verdict", "verified"]
     rows = []
     for row in family["rows"]:
         figure = FIGURES[row["figure"]]
         ratios = [row["ratios"][key] for key in others]
-        rows.append([row["case"], row["op"], figure.title, figure.unit,
+        rows.append([row["case"], row["op"], f"{figure.title} {figure.unit}".strip(),
                      *(number(row["values"][key]) for key in variants),
                      *("-" if value is None else f"{value:.2f}" for value in ratios),
                      row["limit"] or "", verdict(row["met"]),
@@ -87,7 +87,8 @@ def draw(family: dict, document: dict, path) -> None:
     for name, axes in zip(names, panels[:, 0]):
         _draw_figure(axes, name, [row for row in family["rows"] if row["figure"] == name],
                      document)
-    panels[0, 0].legend(fontsize=9, ncols=len(document["variants"]))
+    sheet.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", fontsize=9,
+                 ncols=len(document["variants"]))
     sheet.suptitle(f"{family['title']}, median of {document['settings']['rounds']} rounds",
                    fontsize=10)
     sheet.savefig(path, dpi=110)
