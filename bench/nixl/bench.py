@@ -11,22 +11,37 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import signal
 import sys
 import time
 from pathlib import Path
 
 import costs
+import family_report
+import family_run
 import report
-from cells import Rounds, Timing
-from common import (PLUGIN_DIR, ROOT, WORKLOADS, SetupError, check_nixl, library_facts,
-                    machine_facts, pick_variant, version_facts)
+from calibration import Calibration
+from cells import Timing
+from common import (PLUGIN_DIR, ROOT, SetupError, check_nixl, library_facts, machine_facts,
+                    pick_variant, version_facts)
+from families import FAMILIES
+from layouts import WORKLOADS
 from progress import Progress
+from rounds import table_rounds
 
 DESCRIPTORS, DESCRIPTORS_QUICK = 100_000, 20_000
 ROUNDS, ROUNDS_QUICK = 5, 2
 TIMING, TIMING_QUICK = Timing(0.35, 0.08), Timing(0.08, 0.02)
 CALIBRATION = Timing(0.1, 0.05)
+CALIBRATED_BY = ["1x4KiB", "1x64MiB", "1024x64KiB"]
 CONTENTION, CONTENTION_QUICK = Timing(1.5, 0.2), Timing(0.5, 0.1)
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+TABLE, COSTS = "table", "costs"
+PARTS = {TABLE: "Throughput and latency, the workloads in turn",
+         COSTS: "What backends cost beside transfers",
+         **{key: family.title for key, family in FAMILIES.items()}}
+STANDARD = [key for key in PARTS if key not in FAMILIES or FAMILIES[key].standard]
+GROUPS = {"standard": STANDARD, "all": list(PARTS)}
 
 
 def cost_plan(chosen, modes: dict, quick: bool, descriptors: int) -> list[tuple]:
@@ -59,75 +74,137 @@ def cost_failures(found: dict) -> list[dict]:
 
 
 def measure(options, chosen) -> dict:
-    quick = options.quick
-    descriptors = DESCRIPTORS_QUICK if quick else DESCRIPTORS
+    quick, parts = options.quick, options.family
+    timing = TIMING_QUICK if quick else TIMING
+    families = [FAMILIES[key] for key in parts if key in FAMILIES]
     started, begin = datetime.datetime.now(datetime.timezone.utc), time.monotonic()
     machine = machine_facts()
     progress = Progress()
-    rounds = Rounds(chosen, options.workloads, TIMING_QUICK if quick else TIMING, progress.tick)
-    plan_length = 0 if options.skip_costs else len(cost_plan(chosen, rounds.modes, quick, 0))
-    progress.start(rounds.steps(options.rounds) + plan_length)
+    workloads = options.workloads if TABLE in parts else []
+    calibration = Calibration(chosen, workloads or CALIBRATED_BY, progress.tick)
+    table = table_rounds(chosen, calibration.modes, workloads, timing, progress.tick)
+    plan_length = len(cost_plan(chosen, calibration.modes, quick, 0)) if COSTS in parts else 0
+    progress.start(calibration.steps() + table.steps(options.rounds) + plan_length
+                   + sum(family_run.steps(one, chosen, options.rounds) for one in families))
     try:
-        rounds.calibrate(CALIBRATION)
-        rounds.run(options.rounds)
-        plan = [] if options.skip_costs else cost_plan(chosen, rounds.modes, quick, descriptors)
+        calibration.run(CALIBRATION)
+        table.run(options.rounds)
+        measured = {one.key: family_run.run_family(one, chosen, calibration.modes, options.rounds,
+                                                   timing, progress.tick) for one in families}
+        descriptors = DESCRIPTORS_QUICK if quick else DESCRIPTORS
+        plan = cost_plan(chosen, calibration.modes, quick, descriptors) if COSTS in parts else []
         found = run_costs(plan, progress.tick)
     finally:
         progress.end()
-    return document_of(options, chosen, rounds, found, {
+    return document_of(chosen, workloads, calibration, table, measured, found, {
         "started": started.isoformat(timespec="seconds"),
         "duration_s": round(time.monotonic() - begin, 1),
         "machine": machine, "versions": version_facts(),
         "libraries": library_facts(options.plugin_dir),
         "settings": {"rounds": options.rounds, "quick": quick, "descriptors": descriptors,
-                     "workloads": options.workloads}})
+                     "parts": parts, "workloads": workloads}})
 
 
-def document_of(options, chosen, rounds: Rounds, found: dict, facts: dict) -> dict:
+def document_of(chosen, workloads, calibration: Calibration, table, measured: dict, found: dict,
+                facts: dict) -> dict:
     keys = [variant.key for variant in chosen]
     subject = "orbite" if "orbite" in keys else keys[0]
-    rows = report.medians(rounds.results, keys, options.workloads)
+    rows = report.medians(table.results, keys, workloads)
+    families = [family_report.document_of(FAMILIES[key], run, keys)
+                for key, run in measured.items()]
     return {
         **facts, "subject": subject, "variants": keys, "targets": report.TARGETS,
         "labels": {variant.key: variant.label for variant in chosen},
-        "target_modes": rounds.modes, "calibration": rounds.calibration,
+        "target_modes": calibration.modes, "calibration": calibration.scores,
         "medians": rows, "ratios": report.ratios(rows, subject, keys),
-        "figures": report.cost_figures(found), "costs": found, "rounds": rounds.results,
-        "failures": [*rounds.failures, *report.differing(rounds.results), *cost_failures(found)]}
+        "families": families,
+        "figures": report.cost_figures(found), "costs": found, "rounds": table.results,
+        "failures": [*calibration.failures, *table.failures, *report.differing(table.results),
+                     *(one for family in families for one in family["failures"]),
+                     *cost_failures(found)]}
 
 
 def exit_status(document: dict, strict: bool) -> int:
-    judged = [*document["ratios"], *document["figures"]]
-    missed = strict and any(one["met"] is False for one in judged)
+    missed = strict and any(one["met"] is False for one in report.judged(document))
     failed = any(one["variant"] == "orbite" for one in document["failures"])
     return 1 if missed or failed else 0
+
+
+def show(document: dict, out: Path) -> None:
+    """All tables and pictures."""
+    written = [out / "bench.json"]
+    if document["medians"]:
+        report.show_rounds(document, sys.stdout)
+        report.draw(document, out / "bench.png")
+        written.append(out / "bench.png")
+    for family in document["families"]:
+        family_report.show(family, document, sys.stdout)
+        if family["rows"]:
+            written.append(out / f"bench-{family['key']}.png")
+            family_report.draw(family, document, written[-1])
+    report.show_costs(document, sys.stdout)
+    report.show_notes(document, sys.stdout)
+    print(f"written: {', '.join(map(str, written))}")
+
+
+def show_list() -> None:
+    for key, title in PARTS.items():
+        count = f", {len(FAMILIES[key].cases)} cases" if key in FAMILIES else ""
+        print(f"{key:9} {title}{count}{'' if key in STANDARD else ' (not in standard)'}")
 
 
 def name_list(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def parse_arguments(arguments) -> argparse.Namespace:
+def parts_of(names: list[str]) -> list[str]:
+    """Parts by name or group, each once, in the order in which they run."""
+    wanted = {part for name in names for part in GROUPS.get(name, [name])}
+    unknown = [name for name in names if name not in GROUPS and name not in PARTS]
+    if unknown or not wanted:
+        raise ValueError(f"unknown part {', '.join(unknown)!r}; allowed: "
+                         f"{', '.join([*GROUPS, *PARTS])}")
+    return [part for part in PARTS if part in wanted]
+
+
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--family", type=name_list, default=["standard"], metavar="LIST",
+                        help=f"which parts to run, of: {','.join(PARTS)}; standard (the default, "
+                             f"about 13 minutes) is all but "
+                             f"{' and '.join(key for key in PARTS if key not in STANDARD)}; all "
+                             "takes about 20")
+    parser.add_argument("--list", action="store_true", help="say what the parts are, and end")
     parser.add_argument("--backends", type=name_list, default=["orbite", "ucx-tcp", "ucx"],
                         metavar="LIST", help="which to run, of: orbite,ucx-tcp,ucx (default all)")
     parser.add_argument("--workloads", type=name_list, default=list(WORKLOADS), metavar="LIST",
-                        help=f"which to run, of: {','.join(WORKLOADS)} (default all)")
+                        help=f"those of the table, of: {','.join(WORKLOADS)} (default all)")
     parser.add_argument("--rounds", type=int, metavar="N",
                         help=f"rounds of each cell, 1 to 100 (default {ROUNDS})")
     parser.add_argument("--quick", action="store_true",
                         help=f"short run: {ROUNDS_QUICK} rounds, short cells, "
                              f"{DESCRIPTORS_QUICK:,} descriptors; not for conclusions")
-    parser.add_argument("--skip-costs", action="store_true", help="only the rounds")
+    parser.add_argument("--skip-costs", action="store_true", help="no costs")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench", metavar="DIR",
-                        help="folder for bench.json and bench.png (default build/bench)")
+                        help="folder for bench.json and the pictures (default build/bench)")
     parser.add_argument("--json", action="store_true",
-                        help="print the JSON document instead of tables, and draw no picture")
+                        help="print the JSON document instead of tables, and draw no pictures")
     parser.add_argument("--strict", action="store_true",
                         help="a missed target makes the exit status 1 as well")
     parser.add_argument("--plugin-dir", type=Path, default=PLUGIN_DIR,
                         help="folder with libplugin_ORBITE.so (default build/nixl-plugins)")
+    return parser
+
+
+def parse_arguments(arguments) -> argparse.Namespace:
+    parser = make_parser()
     options = parser.parse_args(arguments)
+    try:
+        options.family = parts_of(options.family)
+    except ValueError as error:
+        parser.error(f"--family: {error}")
+    if options.skip_costs:
+        options.family = [part for part in options.family if part != COSTS]
     if options.rounds is None:
         options.rounds = ROUNDS_QUICK if options.quick else ROUNDS
     unknown = [name for name in options.workloads if name not in WORKLOADS]
@@ -140,8 +217,18 @@ def parse_arguments(arguments) -> argparse.Namespace:
     return options
 
 
+def end_in_order(number: int, _frame) -> None:
+    """What was made for the measurement is removed on the way out, which nothing cuts short."""
+    for other in ENDING_SIGNALS:
+        signal.signal(other, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def main(arguments=None) -> int:
     options = parse_arguments(arguments)
+    if options.list:
+        show_list()
+        return 0
     try:
         check_nixl()
         chosen = [pick_variant(name, options.plugin_dir)
@@ -149,18 +236,16 @@ def main(arguments=None) -> int:
     except SetupError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
+    for number in ENDING_SIGNALS:
+        signal.signal(number, end_in_order)
     options.out.mkdir(parents=True, exist_ok=True)
     document = measure(options, chosen)
     text = json.dumps(document, indent=1)
     (options.out / "bench.json").write_text(text + "\n", encoding="utf-8")
     if options.json:
         print(text)
-        return exit_status(document, options.strict)
-    report.show_rounds(document, sys.stdout)
-    report.show_costs(document, sys.stdout)
-    report.show_notes(document, sys.stdout)
-    report.draw(document, options.out / "bench.png")
-    print(f"written: {options.out / 'bench.json'}, {options.out / 'bench.png'}")
+    else:
+        show(document, options.out)
     return exit_status(document, options.strict)
 
 

@@ -18,11 +18,12 @@ import sys
 import time
 from pathlib import Path
 
-from cells import Rounds, Timing, better_is_lower
+from cells import Timing, better_is_lower
 from common import (OPERATIONS, PLUGIN_DIR, ROOT, SetupError, Variant, check_nixl, check_plugin,
                     library_facts, machine_facts, version_facts, write_table)
 from progress import Progress
 from report import differing, medians, number, quiet_note
+from rounds import idle_modes, table_rounds
 
 WORKLOADS = ["1x64MiB", "1024x64KiB", "4096x4KiB", "1x4KiB"]
 ROUNDS = 60
@@ -97,7 +98,7 @@ def measure(options, chosen: list[Variant], plugin_dirs: dict[str, Path]) -> dic
     started, begin = datetime.datetime.now(datetime.timezone.utc), time.monotonic()
     machine = machine_facts()
     progress = Progress()
-    rounds = Rounds(chosen, WORKLOADS, TIMING, progress.tick)
+    rounds = table_rounds(chosen, idle_modes(chosen), WORKLOADS, TIMING, progress.tick)
     progress.start(rounds.steps(options.rounds))
     try:
         rounds.run(options.rounds)

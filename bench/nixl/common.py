@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vocabulary of the NIXL demo and benchmark: layouts, content, variants, statistics."""
+"""Vocabulary of the NIXL demo and benchmark: content, variants, statistics."""
 
 from __future__ import annotations
 
@@ -10,100 +10,23 @@ import os
 import platform
 import re
 import statistics
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-try:
-    import numpy as np
-except ImportError:
-    sys.exit("the Python package numpy is not installed for this interpreter; "
-             "'make demo' and 'make bench' prepare one that has it")
+# Before numpy, whose absence it explains.
+from layouts import KIB, MIB, Layout
+
+import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN_DIR = ROOT / "build" / "nixl-plugins"
-KIB = 1024
-MIB = 1024 * 1024
-GAP_BYTES = 128
-TAIL_GUARD_BYTES = 4096
+OPERATIONS = ("WRITE", "READ")
 CONTENT_BASE_BYTES = 8 * MIB
 WORD_MASK = (1 << 64) - 1
 
 
 class SetupError(Exception):
     """Something that the person who started the program has to put right."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """`count` blocks of `size` bytes, a guard gap before the first and after each of them."""
-
-    count: int
-    size: int
-    gap: int = GAP_BYTES
-
-    @property
-    def stride(self) -> int:
-        return self.size + self.gap
-
-    @property
-    def payload(self) -> int:
-        return self.count * self.size
-
-    @property
-    def span(self) -> int:
-        return self.gap + self.count * self.stride
-
-    @property
-    def extent(self) -> int:
-        """Bytes that are filled and compared: the span and a tail guard."""
-        return self.span + TAIL_GUARD_BYTES
-
-    @property
-    def name(self) -> str:
-        unit, text = (MIB, "MiB") if self.size % MIB == 0 else (KIB, "KiB")
-        return f"{self.count} x {self.size // unit} {text}"
-
-    def offsets(self) -> np.ndarray:
-        return self.gap + np.arange(self.count, dtype=np.uint64) * np.uint64(self.stride)
-
-    def blocks(self, area: np.ndarray) -> np.ndarray:
-        """The blocks of an area as rows of a writable two-dimensional view."""
-        rows = area[self.gap : self.span].reshape(self.count, self.stride)
-        return rows[:, : self.size]
-
-
-WORKLOADS = {
-    "1x4KiB": Layout(1, 4 * KIB),
-    "1x64KiB": Layout(1, 64 * KIB),
-    "1x64MiB": Layout(1, 64 * MIB),
-    "1024x64KiB": Layout(1024, 64 * KIB),
-    "4096x4KiB": Layout(4096, 4 * KIB),
-    "256x256KiB": Layout(256, 256 * KIB),
-}
-LATENCY_WORKLOAD = "1x4KiB"
-OPERATIONS = ("WRITE", "READ")
-
-
-def region_bytes_for(layouts) -> int:
-    return max(layout.extent for layout in layouts)
-
-
-def block_pairs(layout: Layout, order: str) -> tuple[np.ndarray, np.ndarray]:
-    """Local and remote block indices of one request; both processes compute the same ones.
-
-    straight: block i to block i; shuffle: every block, scattered; half: every second local
-    block to scattered remote places.
-    """
-    every = np.arange(layout.count, dtype=np.int32)
-    if order == "straight":
-        return every, every
-    scattered = np.random.default_rng(layout.count).permutation(layout.count).astype(np.int32)
-    if order == "shuffle":
-        return every, scattered
-    if order == "half":
-        return every[::2].copy(), scattered[: len(every[::2])].copy()
-    raise ValueError(f"order is {order!r}; allowed: straight, shuffle, half")
 
 
 def mix(value: int) -> int:

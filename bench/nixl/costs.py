@@ -9,8 +9,9 @@ import statistics
 import subprocess
 import sys
 
-from cells import IDLE, POLL, Timing, connect, run_cell, shape
-from common import KIB, WORKLOADS, Layout, Variant
+from cells import IDLE, POLL, Timing, connect, run_cell
+from common import Variant
+from layouts import KIB, WORKLOADS, Layout, shape
 from pair import Pair, WorkerFailed
 
 DESCRIPTOR_BYTES = 2 * KIB

@@ -13,8 +13,9 @@ import json
 import sys
 from pathlib import Path
 
-from common import (KIB, MIB, PLUGIN_DIR, Layout, SetupError, check_nixl, gigabytes_per_s,
-                    pick_variant, region_bytes_for, route_name, version_facts, write_table)
+from common import (PLUGIN_DIR, SetupError, check_nixl, gigabytes_per_s, pick_variant, route_name,
+                    version_facts, write_table)
+from layouts import KIB, MIB, Layout, region_bytes_for, shape
 from pair import Pair, WorkerFailed
 
 ONE_BLOCK = Layout(1, 64 * MIB)
@@ -79,15 +80,15 @@ class Demo:
                  work: str = ""):
         """One request, timed over a few posts; then new content and one more, verified."""
         source, destination = self._roles(side, op)
-        shape = [layout.count, layout.size, layout.gap]
+        sent = shape(layout)
         before = self._pair.call(side, "routes")
         self._fill(source, destination)
-        made = self._pair.call(side, "prepare", op=op, layout=shape, order=order, style=style)
+        made = self._pair.call(side, "prepare", op=op, layout=sent, order=order, style=style)
         timed = self._pair.call(side, "measure", handle=made["handle"], budget_s=0,
                                 iters_min=TIMED_POSTS, iters_max=TIMED_POSTS, warm_s=0.01)
         keys = self._fill(source, destination)
         self._pair.call(side, "post", handle=made["handle"])
-        checked = self._verify(source, destination, keys, shape, op, order)
+        checked = self._verify(source, destination, keys, sent, op, order)
         self._pair.call(side, "release", handle=made["handle"])
         payload = layout.payload if order != "half" else layout.payload // 2
         self._record(work or f"{op} {layout.name}", side, **checked,
@@ -99,16 +100,16 @@ class Demo:
         """The same prepared request posted again, each time with new content on both sides."""
         source, destination = self._roles(side, op)
         layout = SMALL_BLOCKS
-        shape = [layout.count, layout.size, layout.gap]
+        sent = shape(layout)
         before = self._pair.call(side, "routes")
-        made = self._pair.call(side, "prepare", op=op, layout=shape, order="shuffle")
+        made = self._pair.call(side, "prepare", op=op, layout=sent, order="shuffle")
         total = {"bytes_verified": 0, "bytes_compared": 0, "bytes_wrong": 0,
                  "guards_intact": True, "ok": True}
         times = []
         for _ in range(REPOSTS):
             keys = self._fill(source, destination)
             times.append(self._pair.call(side, "post", handle=made["handle"])["total_ns"])
-            checked = self._verify(source, destination, keys, shape, op, "shuffle")
+            checked = self._verify(source, destination, keys, sent, op, "shuffle")
             for name, value in checked.items():
                 total[name] = total[name] and value if isinstance(value, bool) \
                     else total[name] + value
@@ -129,13 +130,13 @@ class Demo:
         source, destination = self._roles(side, op)
         target = self._other(side)
         layout = LARGE_BLOCKS
-        shape = [layout.count, layout.size, layout.gap]
+        sent = shape(layout)
         before = self._pair.call(side, "routes")
         keys = self._fill(source, destination)
-        made = self._pair.call(side, "prepare", op=op, layout=shape, order="shuffle")
+        made = self._pair.call(side, "prepare", op=op, layout=sent, order="shuffle")
         posted = self._pair.call(side, "post", handle=made["handle"], notif=NOTIF_WITH_NUL.hex())
         arrived = self._expect(target, side, NOTIF_WITH_NUL)
-        checked = self._verify(source, destination, keys, shape, op, "shuffle")
+        checked = self._verify(source, destination, keys, sent, op, "shuffle")
         self._pair.call(side, "release", handle=made["handle"])
         checked["ok"] = checked["ok"] and arrived
         self._record(f"{op} with notification (embedded NUL)", side, **checked,

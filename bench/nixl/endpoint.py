@@ -14,7 +14,8 @@ import time
 import numpy as np
 
 import nixl_cu12
-from common import Content, Layout, block_pairs, compare, parse_routes
+from common import Content, compare, parse_routes
+from layouts import Layout, block_pairs
 
 LENGTH = struct.Struct("!I")
 METADATA_BYTES_MAX = 64 * 1024 * 1024
@@ -89,12 +90,16 @@ class Endpoint:
         self.registered: list[object] = []
         self.inbox: list[tuple[str, bytes]] = []
 
-    def open(self, name: str, backend: str, prog_thread: bool, region_bytes: int, seed: int):
+    def open(self, name: str, backend: str, prog_thread: bool, region_bytes: int, seed: int,
+             threaded: bool = False):
+        """`threaded` is for an agent that several threads use at a time."""
         self.backend = backend
         self.content = Content(seed)
         self.region = np.empty(region_bytes, dtype=np.uint8)
         self.content.fill(self.region, 0)
-        config = nixl_cu12.nixl_agent_config(enable_prog_thread=prog_thread, backends=[])
+        sync = nixl_cu12.nixl_thread_sync_t.NIXL_THREAD_SYNC_RW if threaded else None
+        config = nixl_cu12.nixl_agent_config(enable_prog_thread=prog_thread, backends=[],
+                                             sync_mode=sync)
         self.agent = nixl_cu12.nixl_agent(name, config)
         if backend not in self.agent.get_plugin_list():
             raise RuntimeError(f"NIXL finds no plugin {backend}; it lists "
@@ -126,6 +131,12 @@ class Endpoint:
         self.peer = name.decode() if isinstance(name, bytes) else name
         return {"peer": self.peer, "metadata_bytes": len(metadata)}
 
+    def connect(self):
+        """The agent's own call that connects ahead of the first transfer."""
+        start = time.perf_counter_ns()
+        self.agent.make_connection(self.peer, backends=[self.backend])
+        return {"connect_ns": time.perf_counter_ns() - start}
+
     def fill(self, key: int, extent: int, at: int = 0):
         self.content.fill(self.region[at : at + extent], key)
 
@@ -142,7 +153,7 @@ class Endpoint:
         return self.peer, self.peer_base + remote_at
 
     def prepare(self, op: str, layout: list, order: str = "straight", style: str = "list",
-                to_self: bool = False, remote_at: int = 0, notif: str = ""):
+                to_self: bool = False, local_at: int = 0, remote_at: int = 0, notif: str = ""):
         """Makes a request; style "list" uses initialize_xfer, "prepped" make_prepped_xfer.
 
         The times are those of the agent's calls on ready descriptor lists.
@@ -150,10 +161,11 @@ class Endpoint:
         layout = Layout(*layout)
         local_index, remote_index = block_pairs(layout, order)
         remote_name, remote_base = self.targets(to_self, remote_at)
+        local_base = self.base + local_at
         message, use, times = bytes.fromhex(notif), [self.backend], {}
         if style == "prepped":
             every = np.arange(layout.count, dtype=np.int32)
-            local = self.descriptors(self.base, layout, every)
+            local = self.descriptors(local_base, layout, every)
             remote = self.descriptors(remote_base, layout, every)
             start = time.perf_counter_ns()
             local = self.agent.prep_xfer_dlist("NIXL_INIT_AGENT", local, backends=use)
@@ -165,7 +177,7 @@ class Endpoint:
                      "make_prepped_xfer_ns": time.perf_counter_ns() - middle}
             self.prepped += [local, remote]
         else:
-            local = self.descriptors(self.base, layout, local_index)
+            local = self.descriptors(local_base, layout, local_index)
             remote = self.descriptors(remote_base, layout, remote_index)
             start = time.perf_counter_ns()
             handle = self.agent.initialize_xfer(op, local, remote, remote_name, message,
@@ -233,7 +245,7 @@ class Endpoint:
             local, remote = block_pairs(layout, source["order"])
             take, put = (local, remote) if source["op"] == "WRITE" else (remote, local)
             origin = self.content.make(extent, source["key"])
-            layout.blocks(model)[put] = layout.blocks(origin)[take]
+            layout.copy(origin, take, model, put)
             written = len(put)
         return compare(area, model, layout, written)
 

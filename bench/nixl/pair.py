@@ -28,13 +28,16 @@ class WorkerFailed(Exception):
 
 
 class Worker:
-    def __init__(self, name: str, env: dict[str, str], peer: socket.socket):
+    def __init__(self, name: str, env: dict[str, str], peer: socket.socket,
+                 namespace: str | None = None):
         self.name = name
         self._log = tempfile.TemporaryFile()
         self._control, theirs = socket.socketpair()
         numbers = [theirs.fileno(), peer.fileno()]
+        # `ip netns exec` becomes the worker, so the process is the worker's.
+        prefix = ["ip", "netns", "exec", namespace] if namespace else []
         self.process = subprocess.Popen(
-            [sys.executable, str(WORKER), *map(str, numbers)], env=env, pass_fds=numbers,
+            [*prefix, sys.executable, str(WORKER), *map(str, numbers)], env=env, pass_fds=numbers,
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
         theirs.close()
         self._pending = b""
@@ -91,17 +94,19 @@ class Pair:
 
     def __init__(self, variant: Variant, region_bytes: int, seed: int = 1,
                  prog_thread: tuple[bool, bool] = (True, True), label: str = "pair",
-                 region_bytes_b: int | None = None):
+                 region_bytes_b: int | None = None, threaded: bool = False,
+                 namespaces: tuple[str | None, str | None] = (None, None)):
         self.variant = variant
         self.stoppable = variant.spins and any(prog_thread)
         ends = socket.socketpair()
         self.workers = {}
         try:
-            for side, end in zip("ab", ends):
-                self.workers[side] = Worker(f"{variant.label} {side}", worker_env(variant), end)
+            for side, end, namespace in zip("ab", ends, namespaces):
+                self.workers[side] = Worker(f"{variant.label} {side}", worker_env(variant), end,
+                                            namespace)
             sizes = (region_bytes, region_bytes if region_bytes_b is None else region_bytes_b)
             options = [{"name": f"{label}-{side}", "backend": variant.backend, "seed": seed,
-                        "region_bytes": size, "prog_thread": thread}
+                        "region_bytes": size, "prog_thread": thread, "threaded": threaded}
                        for side, size, thread in zip("ab", sizes, prog_thread)]
             self.opened = self.both("open", *options)
             self.exchanged = self.both("exchange")
@@ -146,6 +151,11 @@ class Pair:
                                        f"{worker.log_tail()}")
         finally:
             self.kill()
+
+    def end(self) -> None:
+        """close() of a pair that may be stopped."""
+        self.resume()
+        self.close()
 
     def kill(self) -> None:
         for worker in self.workers.values():

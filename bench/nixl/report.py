@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from cells import better_is_lower
 from common import OPERATIONS, median, ratio, write_table
+from families import JUDGED_AGAINST
 
 TARGETS = {
-    "throughput_ratio_min": 1.0,
-    "latency_ratio_max": 1.0,
+    "throughput_ratio_min": {"1x64MiB": {"WRITE": 1.3, "READ": 4.0},
+                             "1024x64KiB": {"WRITE": 1.5, "READ": 4.0},
+                             "4096x4KiB": {"WRITE": 5.0, "READ": 5.0}},
+    "latency_ratio_max": {"1x4KiB": {"WRITE": 0.8, "READ": 0.8}},
     "prepare_ns_max": 200.0,
-    "post_ns_max": 300.0,
+    "post_ns_max": 150.0,
     "idle_cpu_percent_max": 0.5,
     "resident_mib_max": 16.0,
     "register_ms_max": 50.0,
@@ -18,7 +21,6 @@ TARGETS = {
     "busy_throughput_share_min": 0.5,
     "busy_latency_factor_max": 4.0,
 }
-JUDGED_AGAINST = "ucx-tcp"
 LOG_SCALE_FROM = 30
 QUIET_LOAD_SHARE = 0.5
 
@@ -58,7 +60,8 @@ def ratios(rows: list[dict], subject: str, variants: list[str]) -> list[dict]:
             entry = {"workload": row["workload"], "op": row["op"], "metric": metric,
                      "against": key, "ratio": value, "limit": None, "met": None}
             if subject == "orbite" and key == JUDGED_AGAINST:
-                limit = TARGETS["latency_ratio_max" if lower else "throughput_ratio_min"]
+                limits = TARGETS["latency_ratio_max" if lower else "throughput_ratio_min"]
+                limit = limits.get(row["workload"], {}).get(row["op"], 1.0)
                 met = value is not None and (value <= limit if lower else value >= limit)
                 entry.update(limit=f"{'<=' if lower else '>='} {limit:g}", met=met)
             found.append(entry)
@@ -178,6 +181,13 @@ def show_costs(document: dict, stream) -> None:
                 rows, stream)
 
 
+def judged(document: dict) -> list[dict]:
+    """Everything that has a verdict."""
+    rows = [row for family in document["families"] for row in family["rows"]]
+    return [one for one in [*document["ratios"], *rows, *document["figures"]]
+            if one["met"] is not None]
+
+
 def quiet_note(document: dict, stream) -> None:
     load, cores = document["machine"]["load_average"][0], document["machine"]["cores"]
     if load > QUIET_LOAD_SHARE * cores:
@@ -193,10 +203,9 @@ def show_notes(document: dict, stream) -> None:
               f"(geometric means in GB/s: {scores})", file=stream)
     for failure in document["failures"]:
         print(f"FAILED {failure['variant']}, {failure['where']}: {failure['error']}", file=stream)
-    judged = [one for one in [*document["ratios"], *document["figures"]]
-              if one["met"] is not None]
-    if judged:
-        print(f"targets met: {sum(one['met'] for one in judged)} of {len(judged)}", file=stream)
+    found = judged(document)
+    if found:
+        print(f"targets met: {sum(one['met'] for one in found)} of {len(found)}", file=stream)
 
 
 def draw(document: dict, path) -> None:
@@ -218,7 +227,7 @@ def draw(document: dict, path) -> None:
     pyplot.close(figure_)
 
 
-def _scale(axes, heights: list[float]) -> None:
+def set_scale(axes, heights: list[float]) -> None:
     """A logarithmic axis where the small bars would vanish beside the large ones."""
     shown = [height for height in heights if height > 0]
     if shown and max(shown) > LOG_SCALE_FROM * min(shown):
@@ -242,7 +251,7 @@ def _draw_ratios(axes, document, colors, labels, subject, others) -> None:
         axes.bar_label(bars, [f"{height:.2f}" if height else "failed" for height in heights],
                        fontsize=8, padding=2)
     axes.axhline(1.0, color="black", linewidth=1)
-    _scale(axes, [value or 0 for value in values.values()])
+    set_scale(axes, [value or 0 for value in values.values()])
     axes.set_xticks(range(len(rated)), rated)
     axes.set_ylabel("throughput ratio (higher is better)")
     axes.set_title(f"Throughput of {labels[subject]} divided by the peer's, "
@@ -264,7 +273,7 @@ def _draw_latency(axes, document, colors) -> None:
         bars = axes.bar(places, heights, 0.37, color=colors[op], label=op)
         axes.bar_label(bars, [f"{height:.1f}" if height else "failed" for height in heights],
                        fontsize=8, padding=2)
-    _scale(axes, [cell["p50_us"] or 0 for row in rows
+    set_scale(axes, [cell["p50_us"] or 0 for row in rows
                   for cell in row["cells"].values()])
     axes.set_xticks(range(len(groups)),
                     [f"{document['labels'][key]}\n{name}" for name, key in groups], fontsize=9)

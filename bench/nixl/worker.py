@@ -18,6 +18,7 @@ import socket
 import sys
 import traceback
 
+from driver import Driver
 from endpoint import Endpoint
 from probes import Probes
 
@@ -32,6 +33,7 @@ class Worker:
         self._poll = False
         self._endpoint = Endpoint(peer)
         self._probes = Probes(self._endpoint)
+        self._driver = Driver(self._endpoint)
 
     def rest(self):
         """Nothing; but a target that spins stops it, since a command has come."""
@@ -40,6 +42,11 @@ class Worker:
     def poll(self):
         """Spins on the agent until the next command arrives, as a polled target does."""
         self._poll = True
+
+    def drive_then_poll(self, **arguments):
+        """drive(), and from its answer on poll()."""
+        self._poll = True
+        return self._driver.drive(**arguments)
 
     def _spin(self) -> None:
         ready = select.poll()
@@ -50,7 +57,7 @@ class Worker:
                 drain()
 
     def _find(self, name: str):
-        for owner in (self, self._endpoint, self._probes):
+        for owner in (self, self._endpoint, self._probes, self._driver):
             method = getattr(owner, name, None)
             if method is not None and not name.startswith("_"):
                 return method

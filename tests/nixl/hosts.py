@@ -22,7 +22,9 @@ class Host:
 
     def __init__(self, name: str):
         self.name = name
-        ip("netns", "add", name)
+
+    def create(self) -> None:
+        ip("netns", "add", self.name)
         self.run("link", "set", "lo", "up")
 
     def run(self, *arguments: str) -> str:
@@ -56,7 +58,9 @@ class Host:
                               timeout=20, capture_output=True, text=True).stdout
 
     def remove(self) -> None:
-        subprocess.run(["ip", "netns", "delete", self.name], check=False, timeout=20)
+        """Also of what was never created, or only in part."""
+        subprocess.run(["ip", "netns", "delete", self.name], check=False, timeout=20,
+                       capture_output=True)
 
 
 @contextlib.contextmanager
@@ -68,6 +72,8 @@ def cables():
         number = f"{os.getpid()}-{next(_numbers)}"
         first, second = Host(f"orbite-a-{number}"), Host(f"orbite-b-{number}")
         hosts.extend((first, second))
+        for host in (first, second):
+            host.create()
         first.run("link", "add", "cable0", "type", "veth", "peer", "name", "cable0", "netns",
                   second.name)
 
