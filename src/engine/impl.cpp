@@ -404,12 +404,15 @@ Result<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::launch(
 /// the worker: the execution is posted, and its caller must learn of it.
 void TransferEngine::Impl::drive(const transfer::Execution& execution,
                                  transfer::WorkLimit limit) noexcept {
-  if (execution.route().transport == policy::TransportKind::kLocal) {
+  const bool waits_for_small = execution.route().qos == policy::QosClass::kLatency;
+  const transfer::Driver driver =
+      waits_for_small ? transfer::Driver::kLatencyCaller : transfer::Driver::kCaller;
+  if (execution.route().transport == policy::TransportKind::kLocal && !waits_for_small) {
     // Relaxed: a hint to the worker that somebody is at it.
     local_caller_ns_.store(clock.now_ns(), std::memory_order_relaxed);
   }
   try {
-    transport_of(execution).drive(flow_of(execution.peer()), limit, transfer::Driver::kCaller);
+    transport_of(execution).drive(flow_of(execution.peer()), limit, driver);
   } catch (const std::bad_alloc&) {
     wake_worker();
   }

@@ -37,8 +37,9 @@ struct WorkLimit {
   }
 };
 
-/// Who drives: a caller of the API, or the engine's worker.
-enum class Driver : std::uint8_t { kCaller, kWorker };
+/// Who drives: a caller of the API, who moves whatever there is, one that waits for latency work
+/// and moves nothing else, or the engine's worker.
+enum class Driver : std::uint8_t { kCaller, kLatencyCaller, kWorker };
 
 /// A transport's link to one peer, with the executions whose slices it has not accepted yet.
 class Flow : public peer::Link {

@@ -152,6 +152,57 @@ class TcpFault : public ::testing::Test {
   Handle range_;
 };
 
+// ---- Classes
+
+TEST_F(TcpFault, WhoWaitsForSmallWorkMovesNoBulk) {
+  connect();
+  const Stage first = stage(Operation::kWrite);
+  const auto warm_up = launch(first, policy::QosClass::kBulk);
+  ASSERT_TRUE(until([&] { return warm_up->terminal(); }));
+  std::uint64_t bulk_calls = 0;
+  network_.before = [&](const Call& call) -> std::optional<IoResult> {
+    bulk_calls += call.initiated && call.number != 0 ? 1 : 0;
+    return std::nullopt;
+  };
+  for (const Operation operation : {Operation::kWrite, Operation::kRead}) {
+    const Stage large = stage(operation, 20, 2000, 6);
+    const auto bulk = launch(large, policy::QosClass::kBulk);
+    const Stage little = stage(Operation::kRead, 1, 10);
+    const auto small = launch(little);
+    bulk_calls = 0;
+    ASSERT_TRUE(step_until(
+        [&] {
+          transfer::WorkLimit limit{std::uint64_t{1} << 20, 16};
+          near_.transport->drive(flow(), limit, transfer::Driver::kLatencyCaller);
+          far_turn();
+        },
+        [&] { return small->terminal(); }));
+    EXPECT_EQ(bulk_calls, 0U);
+    EXPECT_EQ(bulk->outcome().logical, Logical::kNone);
+    // Nobody polls for it: the worker moves it.
+    ASSERT_TRUE(until([&] { return bulk->terminal(); }));
+    EXPECT_EQ(bulk->outcome().logical, Logical::kSuccess);
+  }
+}
+
+/// And the other way round: a caller who waits for bulk moves both.
+TEST_F(TcpFault, WhoWaitsForBulkMovesSmallWorkToo) {
+  connect();
+  const Stage large = stage(Operation::kWrite, 20, 2000, 6);
+  const auto bulk = launch(large, policy::QosClass::kBulk);
+  const Stage little = stage(Operation::kRead, 1, 10);
+  const auto small = launch(little);
+  ASSERT_TRUE(step_until(
+      [&] {
+        transfer::WorkLimit limit{std::uint64_t{1} << 20, 16};
+        near_.transport->drive(flow(), limit, transfer::Driver::kCaller);
+        far_turn();
+      },
+      [&] { return small->terminal(); }));
+  ASSERT_TRUE(until([&] { return bulk->terminal(); }));
+  EXPECT_EQ(bulk->outcome().logical, Logical::kSuccess);
+}
+
 // ---- Short calls
 
 struct ShortIo {

@@ -90,10 +90,11 @@ void LocalTransport::drop_unposted(transfer::Flow& /*flow*/, const transfer::Exe
   }
 }
 
-transfer::Slice* LocalTransport::take_next() {
+/// Of the classes up to `last`.
+transfer::Slice* LocalTransport::take_next(policy::QosClass last) {
   const std::lock_guard lock(mutex_);
-  for (auto& queue : queue_) {
-    if (transfer::Slice* const slice = queue.pop_front(); slice != nullptr) {
+  for (std::size_t qos = 0; qos <= static_cast<std::size_t>(last); ++qos) {
+    if (transfer::Slice* const slice = queue_[qos].pop_front(); slice != nullptr) {
       return slice;
     }
   }
@@ -101,10 +102,13 @@ transfer::Slice* LocalTransport::take_next() {
 }
 
 void LocalTransport::drive(transfer::Flow& /*flow*/, transfer::WorkLimit& limit,
-                           transfer::Driver /*driver*/) {
+                           transfer::Driver driver) {
   ask_for_help();
+  const policy::QosClass last = driver == transfer::Driver::kLatencyCaller
+                                    ? policy::QosClass::kLatency
+                                    : policy::QosClass::kBulk;
   while (!limit.exhausted()) {
-    transfer::Slice* const slice = take_next();
+    transfer::Slice* const slice = take_next(last);
     if (slice == nullptr) {
       return;
     }
@@ -132,7 +136,7 @@ void LocalTransport::ask_for_help() {
 }
 
 bool LocalTransport::Slices::do_piece() noexcept {
-  transfer::Slice* const slice = transport_.take_next();
+  transfer::Slice* const slice = transport_.take_next(policy::QosClass::kBulk);
   if (slice != nullptr) {
     transport_.copy(*slice);
   }

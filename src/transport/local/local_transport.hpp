@@ -72,7 +72,7 @@ class LocalTransport final : public transfer::Transport, private transfer::Compl
     LocalTransport& transport_;
   };
 
-  transfer::Slice* take_next();
+  transfer::Slice* take_next(policy::QosClass last);
   void ask_for_help();
   void copy_extents(const transfer::Slice& slice);
   void announce(const copy::Part& part, std::uint64_t skip, std::uint64_t bytes_max) const;

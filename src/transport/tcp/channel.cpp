@@ -132,16 +132,30 @@ transfer::Slice* Channel::extract_all_pending(policy::QosClass qos) {
 }
 
 void Channel::drive(transfer::WorkLimit& limit, transfer::Driver driver) {
-  if (driver == transfer::Driver::kCaller) {
-    see_caller(environment_.clock.now_ns());
-  }
+  see_caller(environment_.clock.now_ns(), driver);
   // The latency lane first, and again at the end: a notification may have become due. The others in
   // turn, so that one that uses the limit up does not starve the next.
+  drive_latency(limit, driver);
+  if (driver != transfer::Driver::kLatencyCaller) {
+    drive_bulk(limit, driver);
+    if (has_pending(policy::QosClass::kLatency)) {
+      transfer::WorkLimit small{1 << 16, 4};
+      lanes_.front()->drive(small, driver);
+    }
+  }
+  // Again: what it moved may have taken longer than the silence after which the worker steps in.
+  see_caller(environment_.clock.now_ns(), driver);
+}
+
+void Channel::drive_latency(transfer::WorkLimit& limit, transfer::Driver driver) {
   Lane& latency = *lanes_.front();
   if (latency.busy() || connection_wanted() || has_describe() ||
       has_pending(policy::QosClass::kLatency)) {
     latency.drive(limit, driver);
   }
+}
+
+void Channel::drive_bulk(transfer::WorkLimit& limit, transfer::Driver driver) {
   const std::size_t others = lanes_.size() - 1;
   // Relaxed: any start is right.
   const std::size_t start = turn_.fetch_add(1, std::memory_order_relaxed);
@@ -151,14 +165,6 @@ void Channel::drive(transfer::WorkLimit& limit, transfer::Driver driver) {
         (lane.lane_class() == wire::LaneClass::kBulk && has_pending(policy::QosClass::kBulk))) {
       lane.drive(limit, driver);
     }
-  }
-  if (has_pending(policy::QosClass::kLatency)) {
-    transfer::WorkLimit small{1 << 16, 4};
-    latency.drive(small, driver);
-  }
-  // Again: what it moved may have taken longer than the silence after which the worker steps in.
-  if (driver == transfer::Driver::kCaller) {
-    see_caller(environment_.clock.now_ns());
   }
 }
 

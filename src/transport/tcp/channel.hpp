@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -116,11 +117,19 @@ class Channel final : public transfer::Flow, public std::enable_shared_from_this
   void end_waits(const Error& error);
 
   // Written by callers that drive, read by the worker to leave the lanes to them. Relaxed: a hint.
-  [[nodiscard]] base::Nanoseconds caller_seen_ns() const noexcept {
-    return caller_seen_ns_.load(std::memory_order_relaxed);
+  /// When a caller was last at the lanes of that class. Who drives bulk drives them all.
+  [[nodiscard]] base::Nanoseconds caller_seen_ns(policy::QosClass qos) const noexcept {
+    const base::Nanoseconds bulk_ns = bulk_caller_ns_.load(std::memory_order_relaxed);
+    return qos == policy::QosClass::kBulk
+               ? bulk_ns
+               : std::max(bulk_ns, latency_caller_ns_.load(std::memory_order_relaxed));
   }
-  void see_caller(base::Nanoseconds now_ns) noexcept {
-    caller_seen_ns_.store(now_ns, std::memory_order_relaxed);
+  void see_caller(base::Nanoseconds now_ns, transfer::Driver driver) noexcept {
+    if (driver == transfer::Driver::kLatencyCaller) {
+      latency_caller_ns_.store(now_ns, std::memory_order_relaxed);
+    } else if (driver == transfer::Driver::kCaller) {
+      bulk_caller_ns_.store(now_ns, std::memory_order_relaxed);
+    }
   }
 
   /// Whether this is the first of its lanes to fall silent since end_silence(). Relaxed: it decides
@@ -134,13 +143,16 @@ class Channel final : public transfer::Flow, public std::enable_shared_from_this
   std::atomic<bool> listed{false};
 
  private:
+  void drive_latency(transfer::WorkLimit& limit, transfer::Driver driver);
+  void drive_bulk(transfer::WorkLimit& limit, transfer::Driver driver);
   Environment& environment_;
   const std::string peer_name_;
   const wire::ConnectionBlob connection_;
   const bool is_local_;
   std::vector<platform::SocketAddress> addresses_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::atomic<base::Nanoseconds> caller_seen_ns_{0};
+  std::atomic<base::Nanoseconds> latency_caller_ns_{0};
+  std::atomic<base::Nanoseconds> bulk_caller_ns_{0};
   std::atomic<std::size_t> turn_{0};
   std::atomic<bool> silent_{false};
 

@@ -67,7 +67,7 @@ void Lane::drive(transfer::WorkLimit& limit, transfer::Driver driver) {
     {
       const std::lock_guard lock(drive_mutex_, std::adopt_lock);
       kicked_.store(false, std::memory_order_seq_cst);
-      if (driver == transfer::Driver::kCaller) {
+      if (driver != transfer::Driver::kWorker) {
         armed_ = false;
       }
       limit.spend(0);

@@ -308,7 +308,7 @@ bool ServedLane::parse_proof() {
   }
   state_ = State::kReady;
   proved_ = true;
-  const bool is_first = hello_.lane_class == static_cast<std::uint8_t>(wire::LaneClass::kLatency);
+  const bool is_first = is_latency();
   base::log(is_first ? base::LogLevel::kInfo : base::LogLevel::kDebug,
             "peer '%.*s' has connected from %s", shown_name_bytes(), hello_.name, address_.c_str());
   return true;

@@ -115,6 +115,9 @@ class ServedLane {
   [[nodiscard]] bool is_control() const noexcept {
     return hello_.lane_class == static_cast<std::uint8_t>(wire::LaneClass::kControl);
   }
+  [[nodiscard]] bool is_latency() const noexcept {
+    return hello_.lane_class == static_cast<std::uint8_t>(wire::LaneClass::kLatency);
+  }
   /// In the middle of a frame: bytes of ours may be written or read.
   [[nodiscard]] bool in_frame() const noexcept {
     return state_ == State::kReady && (phase_ != Phase::kHeader || owes());

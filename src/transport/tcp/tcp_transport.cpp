@@ -17,6 +17,9 @@ namespace {
 
 /// How long a caller may stay silent before the worker takes its lanes over.
 constexpr base::Nanoseconds kCallerSilence = 200 * base::kMicrosecond;
+/// After latency work more of it is expected for so long.
+constexpr base::Nanoseconds kLatencyLinger = 2 * base::kMillisecond;
+constexpr std::uint64_t kShortStepBytes = std::uint64_t{256} << 10;
 /// A channel without work is looked after this long, then only its sockets' ends are waited for.
 constexpr base::Nanoseconds kLinger = 10 * base::kMillisecond;
 constexpr base::Nanoseconds kTimersPeriod = 10 * base::kMillisecond;
@@ -181,7 +184,24 @@ void TcpTransport::drop_unposted(transfer::Flow& flow, const transfer::Execution
 
 void TcpTransport::drive(transfer::Flow& flow, transfer::WorkLimit& limit,
                          transfer::Driver driver) {
+  if (driver == transfer::Driver::kLatencyCaller) {
+    see_latency_work();
+  } else {
+    limit.bytes_max = std::min(limit.bytes_max, bulk_step_bytes());
+  }
   channel_of(flow).drive(limit, driver);
+}
+
+void TcpTransport::see_latency_work() noexcept {
+  latency_seen_ns_.store(environment_.clock.now_ns(), std::memory_order_relaxed);
+}
+
+/// What a bulk lane may move before somebody looks at the others: short while there is latency work
+/// about, which would wait for all of it.
+std::uint64_t TcpTransport::bulk_step_bytes() const noexcept {
+  const base::Nanoseconds seen_ns = latency_seen_ns_.load(std::memory_order_relaxed);
+  return environment_.clock.now_ns() < seen_ns + kLatencyLinger ? kShortStepBytes
+                                                                : 2 * kCallBytesMax;
 }
 
 /// The worker does what is wanted of the channel, although no slice was submitted.
@@ -270,8 +290,11 @@ void TcpTransport::on_event(std::uint64_t token, std::uint32_t /*events*/) {
     case kTokenServed: {
       const auto found = served_.find(id);
       if (found != served_.end()) {
-        guard_served(*found->second, [](ServedLane& lane) {
-          transfer::WorkLimit limit{2 * kCallBytesMax, 64};
+        guard_served(*found->second, [this](ServedLane& lane) {
+          if (lane.is_latency()) {
+            see_latency_work();
+          }
+          transfer::WorkLimit limit{bulk_step_bytes(), 64};
           lane.on_event(limit);
         });
         if (found->second->ended()) {
@@ -283,7 +306,7 @@ void TcpTransport::on_event(std::uint64_t token, std::uint32_t /*events*/) {
     case kTokenLane: {
       std::shared_ptr<transfer::Flow> keep_alive;
       if (Lane* const lane = directory_.find(id, keep_alive); lane != nullptr) {
-        transfer::WorkLimit limit{2 * kCallBytesMax, 64};
+        transfer::WorkLimit limit{bulk_step_bytes(), 64};
         lane->on_event(limit);
       }
       return;
@@ -534,10 +557,12 @@ ErrorCode TcpTransport::drain(const base::SourceEpoch& client, std::uint64_t lan
 
 void TcpTransport::look_after(Channel& channel, base::Nanoseconds now_ns) {
   planner_.pump(*this, channel);
-  const base::Nanoseconds seen_ns = channel.caller_seen_ns();
-  const bool caller_is_active = channel.busy() && now_ns < seen_ns + kCallerSilence;
+  const bool busy = channel.busy();
   for (const auto& lane : channel.lanes()) {
-    lane->on_tick(now_ns, caller_is_active);
+    const policy::QosClass qos = lane->lane_class() == wire::LaneClass::kLatency
+                                     ? policy::QosClass::kLatency
+                                     : policy::QosClass::kBulk;
+    lane->on_tick(now_ns, busy && now_ns < channel.caller_seen_ns(qos) + kCallerSilence);
   }
   if (channel.unproved() > 0) {
     channel.control_lane().want_drains();
@@ -567,9 +592,10 @@ base::Nanoseconds TcpTransport::on_tick(base::Nanoseconds now_ns) {
     if (channel->unproved() > 0) {
       sleep_ns = std::min(sleep_ns, kDrainPeriod);
     } else if (channel->busy() || planner_.waiting(*channel)) {
-      const bool caller_is_active = now_ns < channel->caller_seen_ns() + kCallerSilence;
+      const bool caller_is_active =
+          now_ns < channel->caller_seen_ns(policy::QosClass::kLatency) + kCallerSilence;
       sleep_ns = std::min(sleep_ns, caller_is_active ? kCallerSilence : kTimersPeriod);
-    } else if (now_ns < channel->caller_seen_ns() + kLinger) {
+    } else if (now_ns < channel->caller_seen_ns(policy::QosClass::kLatency) + kLinger) {
       sleep_ns = std::min(sleep_ns, kLinger);
     } else {
       unlist_idle(channel);

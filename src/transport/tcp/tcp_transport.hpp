@@ -110,6 +110,8 @@ class TcpTransport final : public transfer::Transport {
   bool forget_a_drained_epoch();
   ErrorCode drain(const base::SourceEpoch& client, std::uint64_t lane_id);
   void list(const std::shared_ptr<Channel>& channel) noexcept;
+  void see_latency_work() noexcept;
+  [[nodiscard]] std::uint64_t bulk_step_bytes() const noexcept;
   void list_and_wake(Channel& channel);
   void unlist_idle(const std::shared_ptr<Channel>& channel);
   void look_after(Channel& channel, base::Nanoseconds now_ns);
@@ -146,6 +148,8 @@ class TcpTransport final : public transfer::Transport {
   base::Nanoseconds listener_rests_until_ns_ = 0;  ///< 0: it does not
   bool out_of_room_logged_ = false;
   bool listener_rest_logged_ = false;  ///< since something was accepted
+  /// When latency work was last seen, ours or a peer's. Relaxed: it only paces.
+  std::atomic<base::Nanoseconds> latency_seen_ns_{0};
   base::Nanoseconds timers_checked_ns_ = 0;
   base::Nanoseconds next_tick_ns_ = 0;  ///< when on_tick() asked to be called again; 0: never yet
   bool served_pressing_ = false;  ///< at the last look, some served lane had a timeout running

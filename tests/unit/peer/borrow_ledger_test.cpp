@@ -144,7 +144,7 @@ TEST_F(Ledger, ALyingBorrowerDelaysWhatItNamesAndNothingElse) {
 /// may: ThreadSanitizer sees whether their accesses are ordered.
 TEST_F(Ledger, OrdersTheLastCopyBeforeTheOwnersNextUse) {
   ASSERT_TRUE(ledger_.add_borrower(memory_of_seats_).has_value());
-  constexpr int kRounds = 300;
+  constexpr int kRounds = 100;
   std::atomic<std::uint64_t> offered{0};
   std::atomic<bool> ends{false};
   std::vector<std::thread> borrowers;

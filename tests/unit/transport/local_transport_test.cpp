@@ -100,6 +100,16 @@ TEST_F(LocalCopies, NobodyIsAskedForLittle) {
   EXPECT_EQ(looks_.load(), 0);
 }
 
+TEST_F(LocalCopies, WhoWaitsForSmallWorkCopiesNoBulk) {
+  const auto bulk = write({{0, 0, 3 * kSliceBytes}});
+  transfer::WorkLimit limit{kBytes, 100};
+  transport_.drive(Caller::flow_of(*bulk), limit, transfer::Driver::kLatencyCaller);
+  EXPECT_EQ(bulk->outcome().logical, Logical::kNone);
+  EXPECT_TRUE(transport_.busy());
+  transport_.drive(Caller::flow_of(*bulk), limit, transfer::Driver::kWorker);
+  EXPECT_TRUE(bulk->terminal());
+}
+
 TEST_F(LocalCopies, BlocksOfAnyLengthAtAnyPlaceArriveAndNothingElseChanges) {
   base::SeededRandom random(7);
   for (int round = 0; round < 20; ++round) {
