@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/arguments.hpp"
 
-#include <initializer_list>
+#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace orbite::tool::bench {
 namespace {
@@ -28,7 +30,8 @@ std::string shape_help() {
   return text;
 }
 
-void add_roles(CLI::App& command, Arguments& arguments) {
+/// The option --serve.
+CLI::Option* add_roles(CLI::App& command, Arguments& arguments) {
   CLI::Option* self =
       command.add_flag("--self", arguments.self, "Measure an engine with itself, in one process");
   CLI::Option* connect =
@@ -45,11 +48,11 @@ void add_roles(CLI::App& command, Arguments& arguments) {
           ->expected(0, 1)
           ->excludes(self)
           ->excludes(connect);
-  command.parse_complete_callback([serve, &arguments] { arguments.serves = serve->count() > 0; });
   command.add_option("--clients", arguments.clients, "Serve that many clients, then end")
       ->check(CLI::Range(std::uint64_t{1}, kIterationsMax))
       ->needs(serve);
   command.add_option("--on-descriptor", arguments.served_descriptor)->group("");
+  return serve;
 }
 
 void add_work(CLI::App& command, Arguments& arguments) {
@@ -90,8 +93,7 @@ CLI::App* add_command(CLI::App& app, Arguments& arguments) {
       "bench",
       "Measure the engine without NIXL: WRITE and READ between two processes over TCP loopback, "
       "between two hosts, or of an engine with itself; exits with 1 when bytes are wrong");
-  add_roles(*command, arguments);
-  add_work(*command, arguments);
+  CLI::Option* serve = add_roles(*command, arguments);
   command
       ->add_option("--memory", arguments.memory,
                    "The most memory that either side takes for blocks; with --serve, that a client "
@@ -100,11 +102,24 @@ CLI::App* add_command(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   command->add_option("--config", arguments.config_file, "Configuration of the engines")
       ->type_name("FILE");
+  const std::vector<const CLI::Option*> of_both_sides = std::as_const(*command).get_options();
+  add_work(*command, arguments);
   command
       ->add_flag("--verify,!--no-verify", arguments.verify,
                  "Compare every byte and guard, outside of the timed part (default)")
       ->default_str("");
   command->add_flag("--json", arguments.json, "Write JSON");
+  command->parse_complete_callback([command, serve, of_both_sides, &arguments] {
+    arguments.serves = serve->count() > 0;
+    // What the initiator decides is refused at the server, not ignored.
+    for (const CLI::Option* option : command->get_options()) {
+      const bool common =
+          std::find(of_both_sides.begin(), of_both_sides.end(), option) != of_both_sides.end();
+      if (arguments.serves && !common && option->count() > 0) {
+        throw CLI::ExcludesError("--serve", option->get_name());
+      }
+    }
+  });
   command->footer(kFooter);
   return command;
 }

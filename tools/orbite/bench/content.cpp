@@ -19,7 +19,7 @@ std::uint64_t mix(std::uint64_t value) {
 }
 
 std::uint64_t word_at(std::uint64_t key, std::uint64_t offset) {
-  return mix((key << 40) ^ (offset / kWord));
+  return mix((key * 0xD6E8FEB86659FD93U) ^ (offset / kWord));
 }
 
 std::uint8_t byte_at(std::uint64_t key, std::uint64_t offset) {

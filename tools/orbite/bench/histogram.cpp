@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 namespace orbite::tool::bench {
 namespace {
@@ -49,12 +48,12 @@ void Histogram::merge(const Histogram& other) {
   max_ = std::max(max_, other.max_);
 }
 
-std::uint64_t Histogram::percentile(double percent) const {
-  const double rank = std::ceil(static_cast<double>(count_) * percent / 100);
+std::uint64_t Histogram::quantile(std::uint64_t per_mille) const {
+  const std::uint64_t rank = std::max<std::uint64_t>((count_ * per_mille + 999) / 1000, 1);
   std::uint64_t seen = 0;
   for (std::size_t i = 0; i < kBuckets; ++i) {
     seen += buckets_[i];
-    if (seen > 0 && static_cast<double>(seen) >= rank) {
+    if (seen >= rank) {
       return std::min(largest_of(i), max_);
     }
   }

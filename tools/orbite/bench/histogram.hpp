@@ -6,7 +6,7 @@
 
 namespace orbite::tool::bench {
 
-/// Durations in constant memory. A percentile is exact below 128 ns, else at most 1/64 above the
+/// Durations in constant memory. A quantile is exact below 128 ns, else at most 1/64 above the
 /// true one; the largest value is exact.
 class Histogram {
  public:
@@ -16,8 +16,9 @@ class Histogram {
 
   [[nodiscard]] std::uint64_t count() const { return count_; }
   [[nodiscard]] std::uint64_t max() const { return max_; }
-  /// The smallest value that at least `percent` of the values do not exceed; 0 when there is none.
-  [[nodiscard]] std::uint64_t percentile(double percent) const;
+  /// The smallest value that at least `per_mille` of 1000 values do not exceed; 0 when there is
+  /// none.
+  [[nodiscard]] std::uint64_t quantile(std::uint64_t per_mille) const;
 
  private:
   std::vector<std::uint64_t> buckets_;

@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::uint32_t kRoundsMin = 5;
 constexpr double kRoundSecondsMax = 10;
-constexpr int kFirstTransfers = 5;
+constexpr std::size_t kFirstTransfers = 5;
+/// No further one is begun after that time.
+constexpr base::Nanoseconds kFirstTransfersTime = base::kSecond;
 constexpr base::Nanoseconds kWarmMax = 100 * base::kMillisecond;
 /// What ours is compared with in a round of a number of transfers gets about the same time.
 constexpr base::Nanoseconds kLimitMin = 10 * base::kMillisecond;
@@ -57,7 +59,9 @@ Result<void> verify(Bench& bench, Operation operation, const Keys& keys, Operati
 
 /// Of engines that have never talked to the target.
 Result<void> measure_first(Bench& bench, Operation operation, OperationReport& report) {
-  for (int i = 0; i < kFirstTransfers; ++i) {
+  const base::Nanoseconds end_ns = now_ns() + kFirstTransfersTime;
+  while (report.connect_us.empty() ||
+         (report.connect_us.size() < kFirstTransfers && now_ns() < end_ns)) {
     ORBITE_ASSIGN_OR_RETURN(Endpoint endpoint, Endpoint::create("bench-initiator", bench.config));
     ORBITE_ASSIGN_OR_RETURN(const Handle registration, endpoint.register_area(bench.area));
     ORBITE_ASSIGN_OR_RETURN(const Remote remote, bench.target.introduce_to(endpoint));

@@ -147,7 +147,8 @@ Result<Options> parse_options(const Arguments& arguments) {
   options.served_descriptor = arguments.served_descriptor;
   if (options.role == Role::kServe || options.role == Role::kConnect) {
     const bool serves = options.role == Role::kServe;
-    Result<HostPort> at = parse_host_port(serves ? arguments.serve : arguments.connect);
+    const std::string serve = arguments.serve.empty() ? kServeDefault : arguments.serve;
+    Result<HostPort> at = parse_host_port(serves ? serve : arguments.connect);
     if (at && !serves && at->port == 0) {
       at = fail(ErrorCode::kInvalidArgument, "port 0, allowed 1..65535");
     }
@@ -160,6 +161,11 @@ Result<Options> parse_options(const Arguments& arguments) {
   ORBITE_ASSIGN_OR_RETURN(options.operations, parse_operations(arguments.op));
   ORBITE_ASSIGN_OR_RETURN(options.layout, parse_layout(arguments));
   ORBITE_ASSIGN_OR_RETURN(options.memory_max, size_of("--memory", arguments.memory));
+  // What reads the command line lets a number that is none pass.
+  if (!(arguments.seconds >= kSecondsMin && arguments.seconds <= kSecondsMax)) {
+    return fail(ErrorCode::kInvalidArgument, "--seconds is %g, allowed %g..%g", arguments.seconds,
+                kSecondsMin, kSecondsMax);
+  }
   options.threads = arguments.threads;
   options.depth = arguments.depth;
   options.seconds = arguments.seconds;

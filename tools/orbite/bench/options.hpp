@@ -25,7 +25,7 @@ inline constexpr const char* kServeDefault = "0.0.0.0:18570";
 struct Arguments {
   bool self = false;
   bool serves = false;
-  std::string serve = kServeDefault;
+  std::string serve;  ///< empty: kServeDefault
   std::string connect;
   int served_descriptor = -1;  ///< of the control connection, in the process that we start
 

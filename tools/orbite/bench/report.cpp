@@ -13,8 +13,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::pair<const char*, double>, 4> kPercentiles = {
-    {{"p50", 50}, {"p90", 90}, {"p99", 99}, {"p99.9", 99.9}}};
+/// In parts of 1000.
+constexpr std::array<std::pair<const char*, std::uint64_t>, 4> kQuantiles = {
+    {{"p50", 500}, {"p90", 900}, {"p99", 990}, {"p99.9", 999}}};
 
 std::string format(const char* pattern, ...) __attribute__((format(printf, 1, 2)));
 std::string format(const char* pattern, ...) {
@@ -45,15 +46,15 @@ std::string threads_text(const Options& options) {
 
 std::string latency_line(const char* name, const Histogram& histogram) {
   std::string line = format("  %-14s", name);
-  for (const auto& [text, percent] : kPercentiles) {
-    line += format("%11.2f", microseconds(histogram.percentile(percent)));
+  for (const auto& [text, per_mille] : kQuantiles) {
+    line += format("%11.2f", microseconds(histogram.quantile(per_mille)));
   }
   return line + format("%11.2f%10" PRIu64 "\n", microseconds(histogram.max()), histogram.count());
 }
 
 std::string latency_table(const OperationReport& report) {
   std::string text = format("  %-14s", "latency, us");
-  for (const auto& [name, percent] : kPercentiles) {
+  for (const auto& [name, per_mille] : kQuantiles) {
     text += format("%11s", name);
   }
   text += format("%11s%10s\n", "max", "samples");
@@ -78,7 +79,7 @@ std::string text_of(const OperationReport& report) {
               ? format(", %.3f s/GB at the target\n", cpu_per_gb(report, *report.target_cpu_ns))
               : ", both sides\n";
   for (const LimitReport& limit : report.limits) {
-    text += format("  limit          %s: %.3f GB/s; ours is %.2f of it\n", limit.name.c_str(),
+    text += format("  limit          %s: %.3f GB/s; ours is %.3g of it\n", limit.name.c_str(),
                    median(limit.rounds_gbps), median(limit.ratios));
   }
   if (!report.mismatch) {
@@ -92,8 +93,8 @@ std::string text_of(const OperationReport& report) {
 
 Json json_of(const Histogram& histogram) {
   Json json;
-  for (const auto& [name, percent] : kPercentiles) {
-    json[name] = histogram.percentile(percent);
+  for (const auto& [name, per_mille] : kQuantiles) {
+    json[name] = histogram.quantile(per_mille);
   }
   json["max"] = histogram.max();
   json["samples"] = histogram.count();
