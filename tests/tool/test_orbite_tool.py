@@ -78,11 +78,10 @@ def test_help_names_the_commands() -> None:
     assert "config" in text
 
 
-@pytest.mark.parametrize("command", ["bench", "nonsense"])
-def test_unknown_command_is_refused_and_the_known_ones_named(command: str) -> None:
-    assert fails(2, command) == (
-        f"orbite: unknown command '{command}'; commands of orbite: info, config, "
-        "telemetry, sim "
+def test_unknown_command_is_refused_and_the_known_ones_named() -> None:
+    assert fails(2, "nonsense") == (
+        "orbite: unknown command 'nonsense'; commands of orbite: info, config, "
+        "telemetry, sim, bench "
         "(see orbite --help)\n"
     )
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "bench/options.hpp"
 #include "sim/options.hpp"
 
 namespace orbite::tool {
@@ -36,6 +37,9 @@ struct SimArguments {
 };
 /// kExitFailed when an invariant was violated.
 int run_sim(const SimArguments& arguments);
+
+/// kExitFailed when a transfer failed or moved wrong bytes.
+int run_bench(const bench::Arguments& arguments);
 
 /// kExitFailed, with a message, when standard output cannot be written.
 int write_output(const std::string& text);

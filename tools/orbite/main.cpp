@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "bench/arguments.hpp"
 #include "commands.hpp"
 #include "platform/system.hpp"
 
@@ -34,6 +35,7 @@ struct Arguments {
   std::optional<std::string> config_file;
   std::string checked_file;
   SimArguments sim;
+  bench::Arguments bench;
   std::string faults = "all";
 };
 
@@ -171,9 +173,10 @@ int run(int argc, char** argv) {
   telemetry->add_flag("--markdown", arguments.markdown, "Write a page of Markdown");
 
   const CLI::App* sim = add_sim(app, arguments);
+  CLI::App* bench = bench::add_command(app, arguments.bench);
 
   for (CLI::App* command :
-       {info, of_config.check, of_config.defaults, telemetry, app.get_subcommand("sim")}) {
+       {info, of_config.check, of_config.defaults, telemetry, app.get_subcommand("sim"), bench}) {
     command->allow_extras(false);
   }
   try {
@@ -196,6 +199,9 @@ int run(int argc, char** argv) {
                                              : Format::kText;
   if (command == sim) {
     return start_sim(arguments);
+  }
+  if (command == bench) {
+    return run_bench(arguments.bench);
   }
   if (command == info) {
     return run_info(arguments.config_file, format);
