@@ -262,9 +262,8 @@ void SimTransport::borrow_far(Job& job) {
   const transfer::Prepared& prepared = *execution.prepared();
   const auto direction = execution.operation() == Operation::kWrite ? memory::Direction::kWrite
                                                                     : memory::Direction::kRead;
-  for (std::uint32_t i = 0; i < job.slice->extent_count; ++i) {
-    const auto& remote =
-        *prepared.remotes[prepared.extents[job.slice->first_extent + i].remote_index];
+  for (transfer::ExtentCursor extents = job.slice->extents; !extents.at_end();) {
+    const auto& remote = *prepared.remotes[extents.take().remote_index];
     if (remote.own() != nullptr) {
       continue;  // the execution itself holds the loan
     }
@@ -400,14 +399,12 @@ void SimTransport::move_up_to(Job& job, std::uint64_t moved) {
 void SimTransport::move_bytes(const transfer::Slice& slice, std::uint64_t from, std::uint64_t to) {
   const transfer::Execution& execution = *slice.execution;
   std::uint64_t position = 0;
-  std::uint64_t skip = slice.first_skip;
-  for (std::uint32_t i = 0; i < slice.extent_count && position < to; ++i) {
-    const transfer::Extent& extent = execution.prepared()->extents[slice.first_extent + i];
-    const std::uint64_t length = std::min(extent.length - skip, slice.bytes - position);
+  for (transfer::ExtentCursor extents = slice.extents; !extents.at_end() && position < to;) {
+    const transfer::Extent extent = extents.take();
     const std::uint64_t begin = std::max(from, position);
-    const std::uint64_t end = std::min(to, position + length);
+    const std::uint64_t end = std::min(to, position + extent.length);
     if (begin < end) {
-      const std::uint64_t inside = skip + begin - position;
+      const std::uint64_t inside = begin - position;
       const std::uint64_t local = extent.local_address + inside;
       const std::uint64_t remote = extent.remote_address + inside;
       const bool writes = execution.operation() == Operation::kWrite;
@@ -422,8 +419,7 @@ void SimTransport::move_bytes(const transfer::Slice& slice, std::uint64_t from, 
                    reinterpret_cast<const void*>(access.source),  // NOLINT
                    access.length);
     }
-    position += length;
-    skip = 0;
+    position += extent.length;
   }
 }
 

@@ -12,6 +12,7 @@
 #include "engine/process.hpp"
 #include "platform/processors.hpp"
 #include "platform/system.hpp"
+#include "transfer/batch.hpp"
 #include "wire/metadata.hpp"
 
 namespace orbite {
@@ -243,7 +244,6 @@ Result<Handle> TransferEngine::Impl::prepare(const PrepareOptions& prepare_optio
   ORBITE_ASSIGN_OR_RETURN(prepared->request_charge, admission_.requests.take(1));
   ORBITE_ASSIGN_OR_RETURN(prepared->descriptor_charge, admission_.descriptors.take(count));
   transfer::Batch batch(registry, ranges, *peer);
-  batch.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     ORBITE_TRY(
         batch.add(prepare_options.operation, prepare_options.local[i], prepare_options.remote[i]));

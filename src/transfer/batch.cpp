@@ -97,18 +97,7 @@ Result<void> Batch::add(Operation operation, const Descriptor& local, const Desc
   }
   bytes_ += local.length;
   ++tasks_;
-
-  if (!extents_.empty()) {
-    Extent& last = extents_.back();
-    if (last.local_index == last_local_ && last.remote_index == last_remote_ &&
-        last.local_address + last.length == local.address &&
-        last.remote_address + last.length == remote.address) {
-      last.length += local.length;
-      return {};
-    }
-  }
-  extents_.push_back(
-      Extent{local.address, remote.address, local.length, last_local_, last_remote_});
+  writer_.add({local.address, remote.address, local.length, last_local_, last_remote_});
   return {};
 }
 
@@ -118,10 +107,7 @@ Result<void> Batch::seal() {
     return fail(ErrorCode::kInvalidArgument, "a request needs at least one descriptor");
   }
   sealed_ = true;
-  // The room was taken for tasks that have no neighbours. A prepared list may live for days.
-  if (extents_.capacity() > 2 * extents_.size()) {
-    extents_.shrink_to_fit();
-  }
+  extents_ = writer_.finish();
   return {};
 }
 

@@ -10,18 +10,9 @@
 #include "memory/registry.hpp"
 #include "orbite/transfer.hpp"
 #include "peer/peer.hpp"
+#include "transfer/extents.hpp"
 
 namespace orbite::transfer {
-
-/// A pair of physical ranges of equal length, inside one registration on each side.
-struct Extent {
-  std::uint64_t local_address;
-  std::uint64_t remote_address;
-  std::uint64_t length;
-  std::uint32_t local_index;   ///< into the registrations that move_into() gives
-  std::uint32_t remote_index;  ///< into its remote ranges
-};
-static_assert(sizeof(Extent) == 32);
 
 /// What a caller submits: tasks in order, then a seal. Tasks that are neighbours on both sides,
 /// inside the same registrations, merge into one extent; they are aliases of it and share its
@@ -31,9 +22,6 @@ class Batch {
   Batch(memory::Registry& registry, const peer::RangeTable& ranges, const peer::Peer& peer)
       : registry_(registry), ranges_(ranges), peer_(peer) {}
 
-  /// Room for `count` tasks, so that add() does not allocate for each.
-  void reserve(std::size_t count) { extents_.reserve(count); }
-
   /// Checks one pair of ranges: bounds against both registrations, equal lengths, the peer that the
   /// remote range belongs to, access rights for `operation`. On an error the batch is unusable.
   Result<void> add(Operation operation, const Descriptor& local, const Descriptor& remote);
@@ -41,10 +29,10 @@ class Batch {
   /// No task can be added any more; a batch without tasks is kInvalidArgument.
   Result<void> seal();
 
-  [[nodiscard]] const std::vector<Extent>& extents() const noexcept { return extents_; }
+  /// Of a sealed batch.
+  [[nodiscard]] const ExtentList& extents() const noexcept { return extents_; }
   /// What a sealed batch found, given away; the batch is spent.
-  void move_into(std::vector<Extent>& extents,
-                 std::vector<std::shared_ptr<memory::Registration>>& locals,
+  void move_into(ExtentList& extents, std::vector<std::shared_ptr<memory::Registration>>& locals,
                  std::vector<std::shared_ptr<peer::RemoteRange>>& remotes) {
     extents = std::move(extents_);
     locals = std::move(locals_);
@@ -60,7 +48,8 @@ class Batch {
   memory::Registry& registry_;
   const peer::RangeTable& ranges_;
   const peer::Peer& peer_;
-  std::vector<Extent> extents_;
+  ExtentListWriter writer_;
+  ExtentList extents_;
   std::vector<std::shared_ptr<memory::Registration>> locals_;
   std::vector<Handle> local_handles_;
   std::vector<std::shared_ptr<peer::RemoteRange>> remotes_;

@@ -20,6 +20,9 @@ Execution::Execution(Options options)
       outbox_charge_(std::move(options.outbox_charge)),
       on_terminal_(std::move(options.on_terminal)) {
   ORBITE_CHECK(prepared_ != nullptr || notification_.has_value());
+  if (prepared_ != nullptr) {
+    unplanned_ = ExtentCursor(prepared_->extents);
+  }
 }
 
 Execution::~Execution() { ORBITE_CHECK(all_retired_locked()); }
@@ -45,36 +48,26 @@ policy::QosClass Execution::next_qos() const {
 }
 
 bool Execution::cut_slice(const SliceLimits& limits, Slice& slice) {
-  const std::vector<Extent>& extents = prepared_->extents;
-  slice.first_extent = static_cast<std::uint32_t>(extent_cursor_);
-  slice.first_skip = skip_cursor_;
+  slice.extents = unplanned_;
   slice.offset = planned_bytes_;
   slice.bytes = 0;
   slice.extent_count = 0;
   std::uint32_t remotes = 0;
   std::uint32_t last_remote = UINT32_MAX;
-  while (extent_cursor_ < extents.size() && slice.bytes < limits.bytes_max &&
+  while (!unplanned_.at_end() && slice.bytes < limits.bytes_max &&
          slice.extent_count < limits.extents_max) {
-    const Extent& extent = extents[extent_cursor_];
     // Counts changes of owner, not owners: never less than the table that a frame needs.
-    if (extent.remote_index != last_remote) {
+    if (unplanned_.remote_index() != last_remote) {
       if (remotes == limits.remotes_max) {
         break;
       }
       ++remotes;
-      last_remote = extent.remote_index;
+      last_remote = unplanned_.remote_index();
     }
-    const std::uint64_t left = extent.length - skip_cursor_;
-    const std::uint64_t taken = std::min(left, limits.bytes_max - slice.bytes);
-    slice.bytes += taken;
+    slice.bytes += unplanned_.take(limits.bytes_max - slice.bytes).length;
     ++slice.extent_count;
-    if (taken < left) {
-      skip_cursor_ += taken;
-      break;
-    }
-    skip_cursor_ = 0;
-    ++extent_cursor_;
   }
+  slice.extents.end_after(slice.bytes);
   planned_bytes_ += slice.bytes;
   return slice.bytes > 0;
 }
@@ -100,9 +93,8 @@ bool Execution::next_slice(const SliceLimits& limits, Slice& slice) {
       notification_planned_ = true;
     }
   } else if (notification_is_next_locked()) {
-    slice.first_extent = 0;
+    slice.extents = ExtentCursor();
     slice.extent_count = 0;
-    slice.first_skip = 0;
     slice.bytes = 0;
     slice.offset = bytes();
     slice.carries_notification = true;

@@ -16,7 +16,7 @@
 #include "peer/peer.hpp"
 #include "policy/route_table.hpp"
 #include "transfer/admission.hpp"
-#include "transfer/batch.hpp"
+#include "transfer/extents.hpp"
 #include "transfer/receipt.hpp"
 
 namespace orbite::transfer {
@@ -31,7 +31,7 @@ struct Prepared {
   std::shared_ptr<peer::Peer> peer;
   std::vector<std::shared_ptr<memory::Registration>> locals;
   std::vector<std::shared_ptr<peer::RemoteRange>> remotes;
-  std::vector<Extent> extents;
+  ExtentList extents;
   std::uint64_t bytes = 0;
   std::uint64_t tasks = 0;
   policy::Route route;
@@ -55,11 +55,10 @@ struct SliceResult {
 /// Pinned: it stays where it is from its acceptance to its retirement.
 struct Slice {
   std::shared_ptr<Execution> execution;
-  std::uint32_t first_extent = 0;
-  std::uint32_t extent_count = 0;
-  std::uint64_t first_skip = 0;  ///< bytes of the first extent that belong to the slice before
-  std::uint64_t bytes = 0;       ///< 0 for a notification of its own
-  std::uint64_t offset = 0;      ///< of the slice in the request
+  ExtentCursor extents;            ///< from its first byte to its last; valid with `execution`
+  std::uint32_t extent_count = 0;  ///< that it gives
+  std::uint64_t bytes = 0;         ///< 0 for a notification of its own
+  std::uint64_t offset = 0;        ///< of the slice in the request
   bool carries_notification = false;
   /// Of the slice, not of its request: a notification on its own never waits behind bulk.
   policy::QosClass qos = policy::QosClass::kBulk;
@@ -196,8 +195,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
   Charge bytes_charge_;
   Charge outbox_charge_;
   std::function<void(Execution&)> on_terminal_;
-  std::size_t extent_cursor_ = 0;
-  std::uint64_t skip_cursor_ = 0;
+  ExtentCursor unplanned_;  ///< what was not handed out yet
   std::uint64_t planned_bytes_ = 0;
   std::uint64_t landed_bytes_ = 0;  ///< known to be in place, prefixes of failed slices included
   std::uint64_t first_gap_ = UINT64_MAX;  ///< lowest request offset known not to be in place

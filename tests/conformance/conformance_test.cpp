@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "conformance/rig.hpp"
@@ -119,6 +120,33 @@ TEST_P(Conformance, MovesTheBytesOfAListAndLeavesItsGuardsAlone) {
       expect_success_or_honest(set, execution);
       EXPECT_EQ(execution->outcome().bytes_total, bytes_of(set.blocks));
       expect_left_alone(set);
+      expect_all_given_back();
+    }
+  }
+}
+
+TEST_P(Conformance, MovesBlocksThatLieByARule) {
+  // Blocks at constant strides, up and down; at pages on one side; of layers; half of them merged.
+  using Place = std::size_t (*)(std::size_t block);
+  const Place up = [](std::size_t block) { return 16 + block * 1000; };
+  const Place down = [](std::size_t block) { return 16 + (kBlocks - 1 - block) * 900; };
+  const Place pages = [](std::size_t block) { return block * 37 % kBlocks * 1024; };
+  const Place layers = [](std::size_t block) { return block % 4 * 28'000 + block / 4 * 1100; };
+  const Place pairs = [](std::size_t block) { return block / 2 * 2000 + block % 2 * 600; };
+  const std::pair<Place, Place> lies[] = {{up, down},     {down, pages},   {pages, up},
+                                          {pages, pages}, {layers, pairs}, {pairs, pairs}};
+  for (std::size_t lie = 0; lie < std::size(lies); ++lie) {
+    const auto& [local, remote] = lies[lie];
+    for (const Operation operation : {Operation::kWrite, Operation::kRead}) {
+      SCOPED_TRACE("lie " + std::to_string(lie));
+      std::vector<Block> blocks;
+      for (std::size_t i = 0; i < kBlocks; ++i) {
+        blocks.push_back({local(i), remote(i), 600});
+      }
+      const Stage set(operation, blocks, rig_->near(), rig_->far(), 3);
+      const auto execution = launch(set);
+      ASSERT_TRUE(settle(execution));
+      expect_success_or_honest(set, execution);
       expect_all_given_back();
     }
   }

@@ -147,10 +147,11 @@ class Asked {
     prepared->locals.push_back(near_of(operation).registration);
     prepared->remotes.push_back(remote_);
     const std::uint64_t length = 1 + input_.take<std::uint16_t>() % (kBytes / 2);
+    transfer::ExtentListWriter extents;
     for (std::uint64_t at = 0; at <= kBytes / 2; at += kBytes / 2) {
-      prepared->extents.push_back(
-          {near_of(operation).address() + at, kFarAddress + at, length, 0, 0});
+      extents.add({near_of(operation).address() + at, kFarAddress + at, length, 0, 0});
     }
+    prepared->extents = extents.finish();
     prepared->bytes = 2 * length;
     prepared->tasks = 2;
     return prepared;

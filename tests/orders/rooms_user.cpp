@@ -5,6 +5,7 @@
 #include "orders/user.hpp"
 #include "peer/peer.hpp"
 #include "transfer/admission.hpp"
+#include "transfer/batch.hpp"
 #include "transfer/transport.hpp"
 
 namespace orbite::test {

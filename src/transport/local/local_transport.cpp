@@ -149,28 +149,28 @@ void LocalTransport::copy_extents(const transfer::Slice& slice) {
   std::array<copy::Part, kPartsMax> parts;
   // Who is told of each copy is told just before it.
   const std::uint32_t parts_max = on_copy_ ? 1 : kPartsMax;
-  std::uint64_t left = slice.bytes;
-  std::uint64_t skip = slice.first_skip;
-  for (std::uint32_t first = 0; first < slice.extent_count; first += parts_max) {
-    const std::uint32_t count = std::min(slice.extent_count - first, parts_max);
-    for (std::uint32_t i = 0; i < count; ++i) {
-      parts[i] = part_of(prepared.extents[slice.first_extent + first + i], execution.operation());
+  for (transfer::ExtentCursor extents = slice.extents; !extents.at_end();) {
+    std::uint32_t count = 0;
+    std::uint64_t bytes = 0;
+    while (count < parts_max && !extents.at_end()) {
+      const transfer::Extent extent = extents.take();
+      parts[count] = part_of(extent, execution.operation());
+      bytes += extent.length;
+      ++count;
     }
     if (on_copy_) {
-      announce(parts[0], skip, left);
+      announce(parts[0]);
     }
-    copy::PartCursor cursor({parts.data(), count}, static_cast<std::size_t>(skip));
-    left -= copying_.copier.copy(cursor, left, prepared.bytes);
-    skip = 0;
+    copy::PartCursor cursor({parts.data(), count});
+    const std::uint64_t copied = copying_.copier.copy(cursor, bytes, prepared.bytes);
+    ORBITE_CHECK(copied == bytes);
   }
-  ORBITE_CHECK(left == 0);
 }
 
-void LocalTransport::announce(const copy::Part& part, std::uint64_t skip,
-                              std::uint64_t bytes_max) const {
-  on_copy_(reinterpret_cast<std::uint64_t>(part.target) + skip,  // NOLINT
-           reinterpret_cast<std::uint64_t>(part.source) + skip,  // NOLINT
-           std::min(part.bytes - skip, bytes_max));
+void LocalTransport::announce(const copy::Part& part) const {
+  on_copy_(reinterpret_cast<std::uint64_t>(part.target),  // NOLINT
+           reinterpret_cast<std::uint64_t>(part.source),  // NOLINT
+           part.bytes);
 }
 
 void LocalTransport::copy(transfer::Slice& slice) {

@@ -75,7 +75,7 @@ class LocalTransport final : public transfer::Transport, private transfer::Compl
   transfer::Slice* take_next(policy::QosClass last);
   void ask_for_help();
   void copy_extents(const transfer::Slice& slice);
-  void announce(const copy::Part& part, std::uint64_t skip, std::uint64_t bytes_max) const;
+  void announce(const copy::Part& part) const;
   void copy(transfer::Slice& slice);
 
   const std::uint64_t slice_bytes_;

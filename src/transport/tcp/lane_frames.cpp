@@ -116,29 +116,20 @@ void Lane::drop_unsent(transfer::Slice& slice, ErrorCode code) {
 }
 
 void Lane::add_local_parts(const transfer::Slice& slice, IoCursor& cursor) const {
-  const auto& extents = slice.execution->prepared()->extents;
-  std::uint64_t left = slice.bytes;
-  std::uint64_t skip = slice.first_skip;
-  for (std::uint32_t i = 0; i < slice.extent_count; ++i) {
-    const transfer::Extent& extent = extents[slice.first_extent + i];
-    const std::uint64_t length = std::min(extent.length - skip, left);
-    cursor.add(extent.local_address + skip, length);
-    left -= length;
-    skip = 0;
+  for (transfer::ExtentCursor extents = slice.extents; !extents.at_end();) {
+    const transfer::Extent extent = extents.take();
+    cursor.add(extent.local_address, extent.length);
   }
-  ORBITE_CHECK(left == 0);
 }
 
 /// The tables of a frame: each change of range begins a new entry, as the planner counted them.
 void Lane::fill_tables(const transfer::Slice& slice) {
   table_scratch_.clear();
   extent_scratch_.clear();
-  std::uint64_t left = slice.bytes;
-  std::uint64_t skip = slice.first_skip;
   std::uint32_t last_remote = UINT32_MAX;
-  for (std::uint32_t i = 0; i < slice.extent_count; ++i) {
+  for (transfer::ExtentCursor extents = slice.extents; !extents.at_end();) {
+    const transfer::Extent extent = extents.take();
     const transfer::Prepared& prepared = *slice.execution->prepared();
-    const transfer::Extent& extent = prepared.extents[slice.first_extent + i];
     const wire::RangeBlob& remote = prepared.remotes[extent.remote_index]->blob();
     if (extent.remote_index != last_remote) {
       wire::RegistrationRef& entry = table_scratch_.emplace_back();
@@ -147,13 +138,10 @@ void Lane::fill_tables(const transfer::Slice& slice) {
       std::memcpy(entry.key, remote.key.bytes.data(), sizeof(entry.key));
       last_remote = extent.remote_index;
     }
-    const std::uint64_t length = std::min(extent.length - skip, left);
-    ORBITE_DCHECK(extent.remote_address + skip >= remote.address);
-    extent_scratch_.push_back({extent.remote_address + skip - remote.address,
-                               static_cast<std::uint32_t>(length),
+    ORBITE_DCHECK(extent.remote_address >= remote.address);
+    extent_scratch_.push_back({extent.remote_address - remote.address,
+                               static_cast<std::uint32_t>(extent.length),
                                static_cast<std::uint32_t>(table_scratch_.size() - 1)});
-    left -= length;
-    skip = 0;
   }
 }
 

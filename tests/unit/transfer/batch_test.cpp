@@ -85,9 +85,7 @@ TEST_F(BatchTest, MergesNeighboursOnBothSides) {
   ASSERT_TRUE(add({0x1030, 1, local}, {0x8130, 1, remote}).has_value());
   ASSERT_TRUE(batch.seal().has_value());
   ASSERT_EQ(batch.extents().size(), 1U);
-  EXPECT_EQ(batch.extents()[0].local_address, 0x1000U);
-  EXPECT_EQ(batch.extents()[0].remote_address, 0x8100U);
-  EXPECT_EQ(batch.extents()[0].length, 49U);
+  EXPECT_EQ(ExtentCursor(batch.extents()).take(), (Extent{0x1000, 0x8100, 49, 0, 0}));
   EXPECT_EQ(batch.bytes(), 49U);
   EXPECT_EQ(batch.tasks(), 3U);
 }
@@ -98,6 +96,7 @@ TEST_F(BatchTest, KeepsApartWhatIsNoNeighbourOnOneSide) {
   for (const auto& [a, b] : starts) {
     ASSERT_TRUE(add({a, 16, local}, {b, 16, remote}).has_value());
   }
+  ASSERT_TRUE(batch.seal().has_value());
   EXPECT_EQ(batch.extents().size(), 4U);
   EXPECT_EQ(batch.tasks(), 4U);
 }
@@ -114,13 +113,17 @@ TEST_F(BatchTest, KeepsApartWhatLiesInDifferentRegistrations) {
   ASSERT_TRUE(add({0x1010, 16, twin_local}, {0x8010, 16, remote}).has_value());
   ASSERT_TRUE(batch.seal().has_value());
   EXPECT_EQ(batch.extents().size(), 5U);
-  std::vector<Extent> extents;
+  ExtentList extents;
   std::vector<std::shared_ptr<memory::Registration>> locals;
   std::vector<std::shared_ptr<peer::RemoteRange>> remotes;
   batch.move_into(extents, locals, remotes);
   EXPECT_EQ(locals.size(), 3U);
   EXPECT_EQ(remotes.size(), 2U);
-  EXPECT_EQ(locals[extents[4].local_index]->handle(), twin_local);
+  Extent last{};
+  for (ExtentCursor cursor(extents); !cursor.at_end();) {
+    last = cursor.take();
+  }
+  EXPECT_EQ(locals[last.local_index]->handle(), twin_local);
 }
 
 TEST_F(BatchTest, TakesTheWholeOfARegistrationAndNotAByteMore) {
@@ -250,13 +253,14 @@ TEST_F(BatchTest, KnowsMoreOwnersThanAFrameHolds) {
                     .has_value());
   }
   ASSERT_TRUE(batch.seal().has_value());
-  std::vector<Extent> extents;
+  ExtentList extents;
   std::vector<std::shared_ptr<memory::Registration>> found_locals;
   std::vector<std::shared_ptr<peer::RemoteRange>> found_remotes;
   batch.move_into(extents, found_locals, found_remotes);
   EXPECT_EQ(found_locals.size(), 100U);
   EXPECT_EQ(found_remotes.size(), 100U);
-  for (const Extent& extent : extents) {
+  for (ExtentCursor cursor(extents); !cursor.at_end();) {
+    const Extent extent = cursor.take();
     EXPECT_EQ(found_locals[extent.local_index]->range().address(), extent.local_address);
     EXPECT_EQ(found_remotes[extent.remote_index]->bounds().address(), extent.remote_address);
   }
@@ -310,12 +314,13 @@ RC_GTEST_PROP(BatchProperty, ExtentsSayWhatTheTasksSaid,
   RC_ASSERT(batch.seal().has_value() == !wanted.empty());
   RC_ASSERT(batch.bytes() == wanted.size());
   RC_ASSERT(batch.extents().size() == extents_wanted);
-  std::vector<Extent> extents;
+  ExtentList extents;
   std::vector<std::shared_ptr<memory::Registration>> found_locals;
   std::vector<std::shared_ptr<peer::RemoteRange>> found_remotes;
   batch.move_into(extents, found_locals, found_remotes);
   std::vector<Byte> said;
-  for (const Extent& extent : extents) {
+  for (ExtentCursor cursor(extents); !cursor.at_end();) {
+    const Extent extent = cursor.take();
     const Handle local = found_locals.at(extent.local_index)->handle();
     const bool second =
         found_remotes.at(extent.remote_index) == world.ranges.find(remotes[1]).value();

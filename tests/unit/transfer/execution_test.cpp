@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "unit/transfer/drawn_extents.hpp"
 #include "unit/transfer/execution_world.hpp"
 
 namespace orbite::transfer {
@@ -20,6 +21,27 @@ using testing::World;
 
 SliceResult failure(ErrorCode code, std::uint64_t prefix, RemoteEffect effect) {
   return {code, 0, prefix, effect, false};
+}
+
+using Parts = std::vector<Extent>;
+
+Parts parts(std::initializer_list<Extent> list) { return list; }
+
+/// Its bytes from one to another.
+Extent part(Extent extent, std::uint64_t begin, std::uint64_t end) {
+  extent.local_address += begin;
+  extent.remote_address += begin;
+  extent.length = end - begin;
+  return extent;
+}
+
+/// What a transport is told of a slice, as often as it asks.
+Parts read(const Slice& slice) {
+  Parts found;
+  for (ExtentCursor extents = slice.extents; !extents.at_end();) {
+    found.push_back(extents.take());
+  }
+  return found;
 }
 
 /// Completes and retires everything that is out, so that the world can go.
@@ -34,7 +56,9 @@ void finish(World& world, const std::vector<Slice*>& slices) {
 
 TEST(Execution, CutsAtEachOfItsLimits) {
   World world;
-  const auto execution = world.make({.extents = {10, 20, 30, 40}, .remotes = {0, 0, 1, 0}});
+  const World::Work work{.extents = {10, 20, 30, 40}, .remotes = {0, 0, 1, 0}};
+  const std::vector<Extent> extents = World::extents_of(work);
+  const auto execution = world.make(work);
   std::vector<Slice*> slices;
   const auto next = [&](SliceLimits limits) -> Slice& {
     world.transport.limits = limits;
@@ -44,18 +68,19 @@ TEST(Execution, CutsAtEachOfItsLimits) {
   const Slice& by_bytes = next({5, 10, 10});
   EXPECT_EQ(by_bytes.bytes, 5U);
   EXPECT_EQ(by_bytes.extent_count, 1U);
-  EXPECT_EQ(by_bytes.first_skip, 0U);
+  EXPECT_EQ(read(by_bytes), parts({part(extents[0], 0, 5)}));
   const Slice& by_extents = next({1000, 1, 10});
   EXPECT_EQ(by_extents.bytes, 5U);
-  EXPECT_EQ(by_extents.first_skip, 5U);
+  EXPECT_EQ(read(by_extents), parts({part(extents[0], 5, 10)}));
   EXPECT_EQ(by_extents.offset, 5U);
   const Slice& by_owners = next({1000, 10, 1});
   EXPECT_EQ(by_owners.bytes, 20U);
-  EXPECT_EQ(by_owners.first_extent, 1U);
+  EXPECT_EQ(read(by_owners), parts({extents[1]}));
   const Slice& by_changes = next({1000, 10, 2});
   EXPECT_EQ(by_changes.bytes, 70U);
   EXPECT_EQ(by_changes.extent_count, 2U);
   EXPECT_EQ(by_changes.offset, 30U);
+  EXPECT_EQ(read(by_changes), parts({extents[2], extents[3]}));
   EXPECT_FALSE(execution->has_unplanned());
   EXPECT_EQ(world.transport.hand_out(*execution), nullptr);
   finish(world, slices);
@@ -70,6 +95,7 @@ TEST(Execution, OfANotificationAloneHasOneSliceWithoutBytes) {
   ASSERT_NE(slice, nullptr);
   EXPECT_EQ(slice->bytes, 0U);
   EXPECT_EQ(slice->extent_count, 0U);
+  EXPECT_TRUE(slice->extents.at_end());
   EXPECT_TRUE(slice->carries_notification);
   EXPECT_FALSE(execution->has_unplanned());
   FakeTransport::complete_with(*slice, FakeTransport::whole(*slice));
@@ -204,8 +230,10 @@ RC_GTEST_PROP(ExecutionProperty, SlicesCoverEveryByteOnceInOrder, (const Choices
   RC_PRE(!work.extents.empty());
   work.operation = *rc::gen::element(Operation::kRead, Operation::kWrite);
   work.notifies = *rc::gen::arbitrary<bool>();
-  const auto execution = world.make(work);
-  const std::vector<Extent>& extents = execution->prepared()->extents;
+  const auto shape_of_list = *rc::gen::inRange(0, 4);
+  const std::vector<Extent> extents =
+      shape_of_list == 0 ? World::extents_of(work) : testing::draw_extents();
+  const auto execution = world.make_of(extents, work);
   std::vector<Slice*> slices;
   std::uint64_t offset = 0;
   std::size_t extent = 0;
@@ -221,18 +249,19 @@ RC_GTEST_PROP(ExecutionProperty, SlicesCoverEveryByteOnceInOrder, (const Choices
     slices.push_back(slice);
     RC_ASSERT(slice->bytes > 0U && slice->bytes <= limits.bytes_max);
     RC_ASSERT(slice->extent_count > 0U && slice->extent_count <= limits.extents_max);
-    RC_ASSERT(slice->offset == offset && slice->first_extent == extent);
-    RC_ASSERT(slice->first_skip == skip);
+    RC_ASSERT(slice->offset == offset);
+    const Parts given = read(*slice);
+    RC_ASSERT(given.size() == slice->extent_count);
     std::uint64_t left = slice->bytes;
     std::set<std::uint32_t> owners;
-    for (std::uint32_t i = 0; i < slice->extent_count; ++i) {
-      const Extent& it = extents.at(extent);
+    for (const Extent& it : given) {
       owners.insert(it.remote_index);
-      const std::uint64_t taken = std::min(left, it.length - skip);
-      RC_ASSERT(taken > 0U);
+      const Extent& whole = extents.at(extent);
+      const std::uint64_t taken = std::min(left, whole.length - skip);
+      RC_ASSERT(it == part(whole, skip, skip + taken));
       left -= taken;
       skip += taken;
-      if (skip == it.length) {
+      if (skip == whole.length) {
         skip = 0;
         ++extent;
       }

@@ -30,18 +30,31 @@ class World {
     policy::QosClass qos = policy::QosClass::kBulk;
   };
 
-  std::shared_ptr<Execution> make(const Work& work) {
-    auto prepared = std::make_shared<Prepared>();
-    prepared->operation = work.operation;
-    prepared->peer = peer;
+  /// No two are neighbours.
+  static std::vector<Extent> extents_of(const Work& work) {
+    std::vector<Extent> extents;
     std::uint64_t address = 0x10000;
     for (std::size_t i = 0; i < work.extents.size(); ++i) {
       const std::uint64_t length = work.extents[i];
       const std::uint32_t remote = work.remotes.empty() ? 0 : work.remotes[i];
-      prepared->extents.push_back({address, address + 0x1000000, length, 0, remote});
+      extents.push_back({address, address + 0x1000000, length, 0, remote});
       address += length + 1;
-      prepared->bytes += length;
     }
+    return extents;
+  }
+
+  std::shared_ptr<Execution> make(const Work& work) { return make_of(extents_of(work), work); }
+  /// Of these, in the place of the work's own.
+  std::shared_ptr<Execution> make_of(const std::vector<Extent>& extents, const Work& work) {
+    auto prepared = std::make_shared<Prepared>();
+    prepared->operation = work.operation;
+    prepared->peer = peer;
+    ExtentListWriter writer;
+    for (const Extent& extent : extents) {
+      writer.add(extent);
+    }
+    prepared->extents = writer.finish();
+    prepared->bytes = prepared->extents.bytes();
     return launch(std::move(prepared), work);
   }
 
