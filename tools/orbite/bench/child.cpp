@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -12,6 +11,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 
 namespace orbite::tool::bench {
 namespace {
@@ -39,6 +39,7 @@ Result<Child> Child::start(const std::vector<std::string>& arguments) {
   std::vector<std::string> owned = {"orbite"};
   owned.insert(owned.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
+  pointers.reserve(owned.size() + 1);
   for (std::string& argument : owned) {
     pointers.push_back(argument.data());
   }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/layout.hpp"
 
-#include <algorithm>
 #include <cinttypes>
+#include <iterator>
 
 namespace orbite::tool::bench {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
+constexpr std::size_t kShownBytesMax = 40;
 constexpr std::uint64_t kKib = 1024;
 constexpr std::uint64_t kMib = 1024 * kKib;
 
@@ -87,7 +88,7 @@ std::vector<std::uint64_t> block_offsets(const Layout& layout) {
 }
 
 const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> kShapes = {
+  static const std::vector<Shape> all = {
       {"4K", blocks_of(1, 4 * kKib), "one block of 4 KiB"},
       {"64K", blocks_of(1, 64 * kKib), "one block of 64 KiB"},
       {"64M", blocks_of(1, 64 * kMib), "one block of 64 MiB"},
@@ -97,7 +98,7 @@ const std::vector<Shape>& shapes() {
       {"kv", kv_cache(),
        "a KV cache: 60 layers x K and V x 16 blocks of 32 KiB, every second block of its pool"},
   };
-  return kShapes;
+  return all;
 }
 
 Result<Layout> find_shape(std::string_view name) {
@@ -109,8 +110,8 @@ Result<Layout> find_shape(std::string_view name) {
     names += names.empty() ? "" : ", ";
     names += shape.name;
   }
-  return fail(ErrorCode::kInvalidArgument, "--shape: '%.*s' is none of %s",
-              static_cast<int>(std::min<std::size_t>(name.size(), 40)), name.data(), names.c_str());
+  return fail(ErrorCode::kInvalidArgument, "--shape: '%s' is none of %s",
+              std::string(name.substr(0, kShownBytesMax)).c_str(), names.c_str());
 }
 
 std::string size_text(std::uint64_t bytes) {

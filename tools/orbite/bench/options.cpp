@@ -20,8 +20,9 @@ std::string shown(std::string_view text) { return std::string(text.substr(0, kSh
 /// The whole of `text` as a decimal number.
 template <typename Integer>
 bool parse_number(std::string_view text, Integer& value) {
-  const char* const end = text.data() + text.size();
-  const auto [stop, code] = std::from_chars(text.data(), end, value);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto [stop, code] = std::from_chars(begin, end, value);
   return code == std::errc() && stop == end && !text.empty();
 }
 
