@@ -12,6 +12,8 @@ ARGS ?=
 STAGES ?= checks dev asan tsan python
 # How many times as many rounds `make test-long` runs of every test that repeats itself.
 REPEATS ?= 20
+# What `make lint` checks; all of it without. (LINT itself is a built-in variable of make.)
+STEPS ?=
 # Seconds for each fuzz target of `make fuzz`.
 FUZZ_SECONDS ?= 60
 
@@ -46,8 +48,8 @@ bench: plugin ## compare with NIXL's UCX backend; results in build/bench (ARGS=.
 	@scripts/venv.sh nixl bench
 	@$(PYTHON) bench/nixl/bench.py --out build/bench $(ARGS)
 
-lint: deps-lint deps-python build/dev/build.ninja ## check layers, style, format, spelling, tidy
-	@scripts/lint.sh $(LINT)
+lint: deps-lint deps-python build/dev/build.ninja ## check layers, style, format, spelling, tidy (STEPS=...)
+	@scripts/lint.sh $(STEPS)
 
 format: deps-lint ## format the C and C++ sources in place
 	@scripts/lint.sh format-in-place

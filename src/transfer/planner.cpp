@@ -57,6 +57,7 @@ void Planner::enqueue(Flow& flow, std::shared_ptr<Execution> execution) noexcept
 /// Under flow.mutex_. Returns what the queue owned.
 std::shared_ptr<Execution> Planner::leave_queue(Flow& flow, Execution& execution) noexcept {
   Execution::Place& place = execution.place_;
+  ORBITE_CHECK(place.queued_in.has_value());
   auto& waiting = flow.waiting_[static_cast<std::size_t>(*place.queued_in)];
   place.queued_in.reset();
   place.home.splice(place.home.end(), waiting, place.at);
