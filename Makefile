@@ -48,7 +48,7 @@ bench: plugin ## compare with NIXL's UCX backend; results in build/bench (ARGS=.
 	@scripts/venv.sh nixl bench
 	@$(PYTHON) bench/nixl/bench.py --out build/bench $(ARGS)
 
-lint: deps-lint deps-python build/dev/build.ninja ## check layers, style, format, spelling, tidy (STEPS)
+lint: deps-lint deps-python build/dev/build.ninja ## check style, format, spelling, tidy (STEPS)
 	@scripts/lint.sh $(STEPS)
 
 format: deps-lint ## format the C and C++ sources in place
