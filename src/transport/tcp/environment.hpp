@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 
@@ -12,6 +13,7 @@
 #include "orbite/config.hpp"
 #include "platform/network.hpp"
 #include "telemetry/counters.hpp"
+#include "transfer/transport.hpp"
 #include "wire/envelope.hpp"
 #include "wire/handshake.hpp"
 
@@ -45,6 +47,14 @@ inline constexpr std::uint64_t kTokenKindMask = 0xFFULL << 56;
 
 /// One send or receive moves at most this much, so that no lane is served for long at a time.
 inline constexpr std::size_t kCallBytesMax = std::size_t{1} << 20;
+
+/// What one call moves under `limit`: no more than it allows, and not so little that the end of a
+/// limit is made of tiny calls.
+inline constexpr std::uint64_t kCallBytesMin = std::uint64_t{64} << 10;
+[[nodiscard]] constexpr std::size_t call_bytes(const transfer::WorkLimit& limit) noexcept {
+  return static_cast<std::size_t>(
+      std::clamp<std::uint64_t>(limit.bytes_max, kCallBytesMin, kCallBytesMax));
+}
 
 /// A message of middling size leaves in two calls, a short first one: its receiver wakes up while
 /// the rest is still being copied into the socket. Larger ones overlap by themselves.

@@ -24,7 +24,8 @@ bool Lane::send_some(transfer::WorkLimit& limit) {
     return false;
   }
   const std::size_t bytes_max =
-      frame_touched_ ? kCallBytesMax : first_call_bytes(send_.remaining());
+      frame_touched_ ? call_bytes(limit)
+                     : std::min(call_bytes(limit), first_call_bytes(send_.remaining()));
   const auto parts = send_.next(bytes_max, scratch_, kPartsPerCall);
   const platform::IoResult result = environment_.network.send(socket_, parts);
   switch (result.kind) {
@@ -244,7 +245,7 @@ bool Lane::receive_some(transfer::WorkLimit& limit) {
   scratch_.clear();
   if (payload) {
     // The buffer is empty here: what it held was copied out before.
-    const auto parts = receive_.next(kCallBytesMax, scratch_, kPartsPerCall - 1);
+    const auto parts = receive_.next(call_bytes(limit), scratch_, kPartsPerCall - 1);
     for (const iovec& part : parts) {
       payload_bytes += part.iov_len;
     }

@@ -132,7 +132,7 @@ bool ServedLane::serve_buffered(transfer::WorkLimit& limit) {
 
 /// True when everything owed is sent.
 bool ServedLane::flush(transfer::WorkLimit& limit) {
-  std::size_t bytes_max = kCallBytesMax;
+  std::size_t bytes_max = call_bytes(limit);
   while (!ended()) {
     if (send_.done()) {
       read_loans_.clear();
@@ -146,15 +146,15 @@ bool ServedLane::flush(transfer::WorkLimit& limit) {
       send_.append(read_payload_);
       read_payload_.clear();
       read_loans_.swap(waiting_read_loans_);
-      bytes_max = first_call_bytes(send_.remaining());
+      bytes_max = std::min(call_bytes(limit), first_call_bytes(send_.remaining()));
     }
     const auto parts = send_.next(bytes_max, scratch_, kPartsPerCall);
-    bytes_max = kCallBytesMax;
     const platform::IoResult result = environment_.network.send(socket_, parts);
     switch (result.kind) {
       case platform::IoResult::Kind::kBytes:
         send_.advance(result.bytes);
         limit.spend(result.bytes);
+        bytes_max = call_bytes(limit);
         progress_ns_ = environment_.watched_clock.now_ns();
         break;
       case platform::IoResult::Kind::kWouldBlock:
@@ -177,7 +177,7 @@ bool ServedLane::receive_some(transfer::WorkLimit& limit) {
   const bool sinks = phase_ == Phase::kSink || phase_ == Phase::kTrailerSink;
   scratch_.clear();
   if (phase_ == Phase::kPayload) {
-    for (const iovec& part : payload_.next(kCallBytesMax, scratch_, kPartsPerCall - 1)) {
+    for (const iovec& part : payload_.next(call_bytes(limit), scratch_, kPartsPerCall - 1)) {
       payload_bytes += part.iov_len;
     }
   } else if (sinks && sink_left_ > 0) {
