@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "commands.hpp"
+#include "format.hpp"
 #include "progress.hpp"
 #include "sim_jobs.hpp"
 #include "sim_shrink.hpp"
@@ -17,16 +16,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kLogLinesShown = 60;
-
-std::string format(const char* pattern, ...) __attribute__((format(printf, 1, 2)));
-std::string format(const char* pattern, ...) {
-  char text[512];
-  std::va_list arguments;
-  va_start(arguments, pattern);
-  std::vsnprintf(text, sizeof(text), pattern, arguments);
-  va_end(arguments);
-  return text;
-}
 
 unsigned long long ull(std::uint64_t value) { return value; }
 

@@ -145,6 +145,7 @@ class Channel final : public transfer::Flow, public std::enable_shared_from_this
  private:
   void drive_latency(transfer::WorkLimit& limit, transfer::Driver driver);
   void drive_bulk(transfer::WorkLimit& limit, transfer::Driver driver);
+
   Environment& environment_;
   const std::string peer_name_;
   const wire::ConnectionBlob connection_;

@@ -468,6 +468,23 @@ class ServedPause : public ::testing::Test {
     served_.clock.advance(kPause);
     served_.node.transport->on_tick(served_.clock.now_ns());
   }
+  /// A WRITE of which the peer sends the first half, and then `go_on` the rest.
+  template <typename GoOn>
+  void expect_to_survive_a_pause(GoOn go_on) {
+    Buffer buffer(served_.node.registry, 4'096);
+    const Connection lane = served_.lane({epoch_of(1), 1, "raw", kLatency});
+    ASSERT_TRUE(serves(*lane));
+    RawRequest write = access_of(wire::FrameType::kWrite, buffer, 4'096);
+    const std::vector<std::uint8_t> rest(2'000, 9);
+    write.payload.resize(4'096 - rest.size());
+    ASSERT_TRUE(lane->send(write));
+    served_.turns(50);
+    EXPECT_EQ(served_.node.registry.counts().loans, 1U);
+    go_on(*lane, rest, [this] { pause(); });
+    const auto response = lane->read_response();
+    ASSERT_TRUE(response.has_value());
+    EXPECT_EQ(response->status(), ErrorCode::kOk);
+  }
   /// The worker looks whenever it said that it would.
   void silence() {
     const base::Nanoseconds end_ns = served_.clock.now_ns() + kPause;
@@ -479,37 +496,17 @@ class ServedPause : public ::testing::Test {
 };
 
 TEST_F(ServedPause, OfOursDoesNotEndALaneWhoseBytesAreHere) {
-  Buffer buffer(served_.node.registry, 4'096);
-  const Connection lane = served_.lane({epoch_of(1), 1, "raw", kLatency});
-  ASSERT_TRUE(serves(*lane));
-  RawRequest write = access_of(wire::FrameType::kWrite, buffer, 4'096);
-  const std::vector<std::uint8_t> rest(2'000, 9);
-  write.payload.resize(4'096 - rest.size());
-  ASSERT_TRUE(lane->send(write));
-  served_.turns(50);
-  EXPECT_EQ(served_.node.registry.counts().loans, 1U);
-  ASSERT_TRUE(lane->write(rest));
-  pause();
-  const auto response = lane->read_response();
-  ASSERT_TRUE(response.has_value());
-  EXPECT_EQ(response->status(), ErrorCode::kOk);
+  expect_to_survive_a_pause([](RawConnection& lane, auto&& rest, auto&& pause) {
+    ASSERT_TRUE(lane.write(rest));
+    pause();
+  });
 }
 
 TEST_F(ServedPause, OfOursAndThePeersDoesNotEndItsLane) {
-  Buffer buffer(served_.node.registry, 4'096);
-  const Connection lane = served_.lane({epoch_of(1), 1, "raw", kLatency});
-  ASSERT_TRUE(serves(*lane));
-  RawRequest write = access_of(wire::FrameType::kWrite, buffer, 4'096);
-  const std::vector<std::uint8_t> rest(2'000, 9);
-  write.payload.resize(4'096 - rest.size());
-  ASSERT_TRUE(lane->send(write));
-  served_.turns(50);
-  pause();
-  EXPECT_EQ(served_.node.registry.counts().loans, 1U);
-  ASSERT_TRUE(lane->write(rest));
-  const auto response = lane->read_response();
-  ASSERT_TRUE(response.has_value());
-  EXPECT_EQ(response->status(), ErrorCode::kOk);
+  expect_to_survive_a_pause([](RawConnection& lane, auto&& rest, auto&& pause) {
+    pause();
+    ASSERT_TRUE(lane.write(rest));
+  });
 }
 
 TEST_F(ServedPause, OfOursDoesNotEndAHandshakeWhoseBytesAreHere) {

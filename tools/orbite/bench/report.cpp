@@ -3,10 +3,11 @@
 
 #include <array>
 #include <cinttypes>
-#include <cstdarg>
-#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
+
+#include "format.hpp"
 
 namespace orbite::tool::bench {
 namespace {
@@ -16,16 +17,6 @@ using Json = nlohmann::ordered_json;
 /// In parts of 1000.
 constexpr std::array<std::pair<const char*, std::uint64_t>, 4> kQuantiles = {
     {{"p50", 500}, {"p90", 900}, {"p99", 990}, {"p99.9", 999}}};
-
-std::string format(const char* pattern, ...) __attribute__((format(printf, 1, 2)));
-std::string format(const char* pattern, ...) {
-  char text[512];
-  std::va_list arguments;
-  va_start(arguments, pattern);
-  std::vsnprintf(text, sizeof(text), pattern, arguments);
-  va_end(arguments);
-  return text;
-}
 
 double microseconds(std::uint64_t ns) { return static_cast<double>(ns) / 1e3; }
 
