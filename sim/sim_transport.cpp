@@ -11,7 +11,8 @@ namespace orbite::sim {
 
 class SimTransport::SimFlow final : public transfer::Flow {
  public:
-  explicit SimFlow(const base::SourceEpoch& peer_epoch) : epoch(peer_epoch) {}
+  explicit SimFlow(const base::SourceEpoch& peer_epoch)
+      : Flow(policy::TransportKind::kTcp), epoch(peer_epoch) {}
 
   const base::SourceEpoch epoch;
   std::array<std::size_t, policy::kQosClasses> accepted{};

@@ -45,6 +45,14 @@ struct Config {
     std::uint64_t workers_min_bytes = std::uint64_t{4} << 20;
     friend bool operator==(const Copy&, const Copy&) = default;
   };
+  struct Shm {
+    bool enabled = true;
+    friend bool operator==(const Shm&, const Shm&) = default;
+  };
+  struct Cma {
+    bool enabled = true;
+    friend bool operator==(const Cma&, const Cma&) = default;
+  };
   struct Tcp {
     bool enabled = true;
     /// IP literal; empty: chosen by the system.
@@ -69,7 +77,7 @@ struct Config {
     /// 0: none.
     std::uint64_t default_timeout_ms = 0;
     /// Transport names, preferred first; at least one, none twice.
-    std::vector<std::string> routes = {"local", "tcp"};
+    std::vector<std::string> routes = {"local", "shm", "cma", "tcp"};
     friend bool operator==(const Transfer&, const Transfer&) = default;
   };
   struct Limits {
@@ -111,6 +119,8 @@ struct Config {
   Advertise advertise;
   Local local;
   Copy copy;
+  Shm shm;
+  Cma cma;
   Tcp tcp;
   Transfer transfer;
   Limits limits;

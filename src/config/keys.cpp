@@ -39,7 +39,9 @@ bool accepts_congestion_control(std::string_view text) {
          });
 }
 
-bool accepts_route(std::string_view text) { return text == "local" || text == "tcp"; }
+bool accepts_route(std::string_view text) {
+  return text == "local" || text == "shm" || text == "cma" || text == "tcp";
+}
 
 bool accepts_log_level(std::string_view text) {
   base::LogLevel level{};
@@ -134,6 +136,13 @@ constexpr std::array kKeySpecs = {
     integer(ORBITE_KEY(copy.workers_min_bytes), {64 * kKiB, std::uint64_t{1} << 60, "bytes"},
             "bytes waiting to be copied from which on these threads are asked"),
 
+    boolean(ORBITE_KEY(shm.enabled),
+            "whether engines of one host copy to and from each other's shared allocations"),
+
+    boolean(ORBITE_KEY(cma.enabled),
+            "whether engines of one host copy to and from each other's ordinary memory, where the "
+            "kernel permits it"),
+
     boolean(ORBITE_KEY(tcp.enabled), "whether to listen for peers and connect to them over TCP"),
     string(ORBITE_KEY(tcp.source_address), {accepts_empty_or_unicast_address, kSourceAddresses},
            "address that connections to other hosts come from; \"\" lets the system choose"),
@@ -167,7 +176,7 @@ constexpr std::array kKeySpecs = {
 
     integer(ORBITE_KEY(transfer.default_timeout_ms), {0, kDayMs, "ms"},
             "deadline of a request that brings none, counted from its post; 0 is none"),
-    list(ORBITE_KEY(transfer.routes), {1, 2}, {accepts_route, "local, tcp, none twice"},
+    list(ORBITE_KEY(transfer.routes), {1, 4}, {accepts_route, "local, shm, cma, tcp, none twice"},
          "transports that a transfer may use, in order of preference"),
 
     integer(ORBITE_KEY(limits.registrations_max), {1, 16'777'216},

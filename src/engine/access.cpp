@@ -10,9 +10,8 @@ bool EngineAccess::destroy_dead(std::unique_ptr<TransferEngine> engine) {
   engine.reset();
   impl->begin_close();
   for (const auto& execution : impl->active_executions()) {
-    auto& flow = static_cast<transfer::Flow&>(*execution->peer().link());
     if (impl->tcp_ != nullptr && !execution->peer().is_self()) {
-      impl->tcp_->confirm_fenced(flow);
+      impl->tcp_->confirm_fenced(transfer::flow_of(execution->peer(), policy::TransportKind::kTcp));
     }
   }
   if (impl->active_executions().empty()) {

@@ -8,7 +8,7 @@ namespace orbite {
 namespace {
 
 std::size_t& active_of(const transfer::Execution& execution) {
-  return static_cast<transfer::Flow&>(*execution.peer().link()).active;
+  return transfer::flows_of(execution.peer()).active;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/random.hpp"
 #include "base/result.hpp"
 #include "base/waiter.hpp"
+#include "platform/neighbors.hpp"
 #include "platform/network.hpp"
 
 namespace orbite {
@@ -26,6 +27,8 @@ struct EngineEnvironment {
   std::function<void(std::uint64_t target, std::uint64_t source, std::uint64_t bytes)> on_copy;
   /// False: the engine starts no thread; whoever made it does its worker's turns.
   bool starts_worker = true;
+  /// nullptr: engines of one host have nothing of each other beyond the network.
+  platform::Neighbors* neighbors = nullptr;
 };
 
 /// The operating system's.

@@ -76,6 +76,7 @@ Result<void> TransferEngine::Impl::start() {
   ORBITE_ASSIGN_OR_RETURN(wakeup_, network.make_wakeup());
   ORBITE_TRY(network.poller_add(poller_, wakeup_, platform::kPollIn, 0));
 
+  start_copy_workers();
   if (options.config.local.enabled) {
     start_local();
   }
@@ -99,23 +100,32 @@ Result<void> TransferEngine::Impl::start() {
   return {};
 }
 
-void TransferEngine::Impl::start_local() {
-  const Config::Copy& config = options.config.copy;
+void TransferEngine::Impl::start_copy_workers() {
   const auto workers_max = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(config.workers_max, platform::usable_processors() - 1));
+      std::min<std::uint64_t>(options.config.copy.workers_max, platform::usable_processors() - 1));
   if (environment.starts_worker && workers_max > 0) {
     copy_workers_ = std::make_unique<copy::Workers>(
         workers_max, copy::Workers::system(clock, environment.waiter));
   }
+}
+
+transport::Copying TransferEngine::Impl::copying() {
+  const Config::Copy& config = options.config.copy;
+  return {copy::Copier(copy::Thresholds::make(config, platform::last_level_cache_bytes())),
+          copy_workers_.get(), config.workers_min_bytes, [this] {
+            if (tcp_ != nullptr && tcp_->needs_worker()) {
+              wake_worker();
+            }
+          }};
+}
+
+void TransferEngine::Impl::start_local() {
   local_ = std::make_unique<transport::local::LocalTransport>(
-      planner_, options.config.tcp.slice_bytes,
+      planner_, clock, options.config.tcp.slice_bytes,
       [this](std::span<const std::uint8_t> message) {
         return mailbox.deliver(options.name, message);
       },
-      environment.on_copy,
-      transport::local::Copying{
-          copy::Copier(copy::Thresholds::make(config, platform::last_level_cache_bytes())),
-          copy_workers_.get(), config.workers_min_bytes});
+      environment.on_copy, copying());
   planner_.set_transport(policy::TransportKind::kLocal, local_.get());
 }
 
@@ -346,8 +356,8 @@ Result<Outcome> TransferEngine::Impl::post(Handle handle, const PostOptions& pos
     transfer::Execution::Options launch_options;
     launch_options.prepared = request->prepared;
     launch_options.peer = request->prepared->peer;
-    launch_options.route = request->prepared->route;
-    transfer::PeerShares& shares = flow_of(*request->prepared->peer).shares();
+    launch_options.route = route_now(*request->prepared);
+    transfer::PeerShares& shares = transfer::flows_of(*request->prepared->peer).shares();
     ORBITE_ASSIGN_OR_RETURN(Posting posting,
                             accept_notification(post_options.notification, shares.outbox_bytes));
     launch_options.notification = std::move(posting.notification);
@@ -365,10 +375,22 @@ Result<Outcome> TransferEngine::Impl::post(Handle handle, const PostOptions& pos
         timeout_ns == 0 ? 0 : base::saturating_add(launch_options.posted_ns, timeout_ns);
     ORBITE_ASSIGN_OR_RETURN(execution, launch(std::move(launch_options)));
     request->execution = execution;
-    count_route(request->prepared->route.transport);
+    count_route(execution->route().transport);
   }
   drive(*execution, kPostLimit);
   return execution->outcome();
+}
+
+/// By the best way there is at this moment. It is never changed afterwards.
+policy::Route TransferEngine::Impl::route_now(const transfer::Prepared& prepared) const {
+  const transfer::PeerFlows& flows = transfer::flows_of(*prepared.peer);
+  for (const policy::TransportKind kind : routes_.preferred(prepared.peer->is_self())) {
+    transfer::Flow* const flow = flows.find(kind);
+    if (flow != nullptr && planner_.transport(kind)->reaches(*flow, prepared)) {
+      return {kind, prepared.route.qos, prepared.route.control};
+    }
+  }
+  return prepared.route;
 }
 
 /// The only way into the planner. The execution is active before anything of it can complete, and
@@ -391,7 +413,7 @@ Result<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::launch(
       counters_of(*execution).count_posted();
     }
   }
-  transfer::Flow& flow = flow_of(execution->peer());
+  transfer::Flow& flow = transfer::flow_of(execution->peer(), execution->route().transport);
   planner_.enqueue(flow, execution);
   planner_.pump(transport_of(*execution), flow);
   if (is_next_deadline) {
@@ -404,20 +426,23 @@ Result<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::launch(
 /// the worker: the execution is posted, and its caller must learn of it.
 void TransferEngine::Impl::drive(const transfer::Execution& execution,
                                  transfer::WorkLimit limit) noexcept {
-  const bool waits_for_small = execution.route().qos == policy::QosClass::kLatency;
-  const transfer::Driver driver =
-      waits_for_small ? transfer::Driver::kLatencyCaller : transfer::Driver::kCaller;
-  if (execution.route().transport == policy::TransportKind::kLocal && !waits_for_small) {
-    // Relaxed: a hint to the worker that somebody is at it.
-    local_caller_ns_.store(clock.now_ns(), std::memory_order_relaxed);
-  }
+  const policy::Route& route = execution.route();
+  const transfer::Driver driver = route.qos == policy::QosClass::kLatency
+                                      ? transfer::Driver::kLatencyCaller
+                                      : transfer::Driver::kCaller;
   try {
-    transport_of(execution).drive(flow_of(execution.peer()), limit, driver);
+    transport_of(execution).drive(transfer::flow_of(execution.peer(), route.transport), limit,
+                                  driver);
+    if (route.control != route.transport && execution.only_notifies()) {
+      planner_.transport(route.control)
+          ->drive(transfer::flow_of(execution.peer(), route.control), limit,
+                  transfer::Driver::kLatencyCaller);
+    }
   } catch (const std::bad_alloc&) {
     wake_worker();
   }
   if (!execution.terminal() && ((tcp_ != nullptr && tcp_->needs_worker()) ||
-                                execution.route().transport == policy::TransportKind::kLocal)) {
+                                route.transport != policy::TransportKind::kTcp)) {
     wake_worker();
   }
 }
@@ -479,14 +504,17 @@ void TransferEngine::Impl::stop_active(ErrorCode code, const base::SourceEpoch* 
 
 void TransferEngine::Impl::stop_planning(transfer::Execution& execution, ErrorCode code) {
   execution.stop(code);
-  planner_.forget(flow_of(execution.peer()), execution);
+  planner_.forget(execution);
 }
 
 /// Only what is stopped is dropped: of anything else the end would be nobody's wish.
 void TransferEngine::Impl::stop_execution(transfer::Execution& execution, ErrorCode code) {
   stop_planning(execution, code);
   if (!execution.terminal()) {
-    transport_of(execution).drop_unposted(flow_of(execution.peer()), execution);
+    const policy::Route& route = execution.route();
+    for (const policy::TransportKind kind : {route.transport, route.control}) {
+      planner_.transport(kind)->drop_unposted(transfer::flow_of(execution.peer(), kind), execution);
+    }
   }
 }
 
@@ -550,8 +578,9 @@ Result<void> TransferEngine::Impl::send_notification(Handle handle,
   ORBITE_TRY(peer->check_live());
   transfer::Execution::Options launch_options;
   ORBITE_ASSIGN_OR_RETURN(launch_options.route, routes_.choose(peer->is_self(), 0));
-  ORBITE_ASSIGN_OR_RETURN(Posting posting,
-                          accept_notification(message, flow_of(*peer).shares().outbox_bytes));
+  ORBITE_ASSIGN_OR_RETURN(
+      Posting posting,
+      accept_notification(message, transfer::flows_of(*peer).shares().outbox_bytes));
   launch_options.peer = peer;
   launch_options.notification = std::move(posting.notification);
   launch_options.outbox_charge = std::move(posting.outbox_charge);

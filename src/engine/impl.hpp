@@ -7,7 +7,9 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "base/slot_map.hpp"
@@ -36,11 +38,6 @@ class EngineAccess;
 
 /// Of the name of an engine or a peer.
 inline constexpr std::size_t kNameBytesMax = 256;
-
-/// Only of a peer with a route.
-inline transfer::Flow& flow_of(const peer::Peer& peer) {
-  return static_cast<transfer::Flow&>(*peer.link());
-}
 
 /// A prepared transfer and its current execution.
 struct Request {
@@ -133,16 +130,21 @@ class TransferEngine::Impl {
     transfer::Charge outbox_charge;
   };
 
+  void start_copy_workers();
+  [[nodiscard]] transport::Copying copying();
   void start_local();
   Result<void> start_tcp();
   Result<wire::ConnectionBlob> make_connection_blob() const;
   Result<std::shared_ptr<peer::Peer>> make_peer(std::string name,
                                                 const wire::ConnectionBlob& connection, bool self);
+  Result<std::shared_ptr<transfer::PeerFlows>> open_flows(const peer::Peer& peer,
+                                                          const policy::Route& route);
   Result<void> verify_ranges(transfer::Transport& transport, transfer::Flow& flow,
                              const peer::Peer& peer, std::uint64_t timeout_ns);
   Result<Posting> accept_notification(std::optional<std::span<const std::uint8_t>> message,
                                       transfer::Share& share);
   Result<std::vector<memory::RangeLoan>> take_loans(const transfer::Prepared& prepared);
+  [[nodiscard]] policy::Route route_now(const transfer::Prepared& prepared) const;
   Result<void> check_repostable(const Request& request) const;
   Result<std::shared_ptr<transfer::Execution>> launch(transfer::Execution::Options options);
   void drive(const transfer::Execution& execution, transfer::WorkLimit limit) noexcept;
@@ -210,6 +212,9 @@ class TransferEngine::Impl {
   std::string tcp_unavailable_;
 
   std::mutex self_mutex_;
+  /// By connection blob, while somebody holds them: what one peer has of a pool is the same by
+  /// whatever name it is imported. Under self_mutex_.
+  std::unordered_map<std::string, std::weak_ptr<transfer::PeerFlows>> peer_flows_;
 
   base::SlotMap<Request> requests_;
 
@@ -233,7 +238,6 @@ class TransferEngine::Impl {
   std::atomic<bool> worker_ended_{false};
   std::atomic<bool> worker_sleeps_{false};
   std::atomic<bool> work_left_{false};
-  std::atomic<base::Nanoseconds> local_caller_ns_{0};
   base::Nanoseconds next_tick_ns_ = 0;  ///< the worker's
   bool memory_was_short_ = false;       ///< the worker's
   SpinPolicy spin_;                     ///< the worker's

@@ -153,12 +153,13 @@ std::string TransferEngine::Impl::peers_json() const {
       return execution->peer().link() == peer->link();
     });
     const bool has_flow = tcp_ != nullptr && peer->link() != nullptr && !peer->is_self();
-    list.push_back({{"name", peer->name()},
-                    {"epoch", base::to_hex(peer->epoch().bytes)},
-                    {"retired", peer->retired()},
-                    {"executions_active", executions},
-                    {"slices_unproved",
-                     has_flow ? tcp_->unproved(static_cast<transfer::Flow&>(*peer->link())) : 0}});
+    list.push_back(
+        {{"name", peer->name()},
+         {"epoch", base::to_hex(peer->epoch().bytes)},
+         {"retired", peer->retired()},
+         {"executions_active", executions},
+         {"slices_unproved",
+          has_flow ? tcp_->unproved(transfer::flow_of(*peer, policy::TransportKind::kTcp)) : 0}});
   }
   return list.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

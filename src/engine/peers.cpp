@@ -12,11 +12,40 @@ Result<std::shared_ptr<peer::Peer>> TransferEngine::Impl::make_peer(
   auto peer = std::make_shared<peer::Peer>(std::move(name), connection, self);
   // Without a route the peer can still be imported; prepare says what is missing.
   if (auto route = routes_.choose(self, 0); route) {
-    ORBITE_ASSIGN_OR_RETURN(std::shared_ptr<transfer::Flow> flow,
-                            planner_.transport(route->transport)->open(*peer));
-    peer->set_link(std::move(flow));
+    ORBITE_ASSIGN_OR_RETURN(std::shared_ptr<transfer::PeerFlows> flows, open_flows(*peer, *route));
+    peer->set_link(std::move(flows));
   }
   return peer;
+}
+
+/// The same ones for the same connection blob, while somebody holds them. Under self_mutex_.
+Result<std::shared_ptr<transfer::PeerFlows>> TransferEngine::Impl::open_flows(
+    const peer::Peer& peer, const policy::Route& route) {
+  const std::vector<std::uint8_t> bytes = wire::encode(peer.connection());
+  const std::string key(bytes.begin(), bytes.end());
+  if (const auto found = peer_flows_.find(key); found != peer_flows_.end()) {
+    if (auto flows = found->second.lock(); flows != nullptr) {
+      return flows;
+    }
+  }
+  std::erase_if(peer_flows_, [](const auto& known) { return known.second.expired(); });
+  auto flows = std::make_shared<transfer::PeerFlows>();
+  const auto open = [&](policy::TransportKind kind) -> Result<void> {
+    transfer::Transport* const transport = planner_.transport(kind);
+    if (transport != nullptr) {
+      ORBITE_ASSIGN_OR_RETURN(std::shared_ptr<transfer::Flow> flow, transport->open(peer));
+      if (flow != nullptr) {
+        flows->set(std::move(flow));
+      }
+    }
+    return {};
+  };
+  ORBITE_TRY(open(route.transport));
+  for (const policy::TransportKind kind : routes_.preferred(peer.is_self())) {
+    ORBITE_TRY(open(kind));
+  }
+  peer_flows_.emplace(key, flows);
+  return flows;
 }
 
 Result<Handle> TransferEngine::Impl::self_peer() {
@@ -75,7 +104,7 @@ Result<void> TransferEngine::Impl::connect_and_verify(Handle handle, std::uint64
   // So that a time of any clock and the timeout can be added.
   timeout_ns = static_cast<std::uint64_t>(base::clamp_wait(timeout_ns).count());
   transfer::Transport& transport = *planner_.transport(route.transport);
-  transfer::Flow& flow = flow_of(*peer);
+  transfer::Flow& flow = transfer::flow_of(*peer, route.transport);
   ORBITE_TRY(transport.connect(flow, timeout_ns));
   return peer->is_self() ? Result<void>() : verify_ranges(transport, flow, *peer, timeout_ns);
 }

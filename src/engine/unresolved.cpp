@@ -52,7 +52,8 @@ std::vector<UnresolvedPeer> TransferEngine::Impl::unresolved_peers() const {
       unresolved.native_errno = outcome.native_errno;
     }
     if (tcp_ != nullptr && !peer.is_self() && looked_at.insert(peer.link()).second) {
-      add_trouble(tcp_->trouble(static_cast<transfer::Flow&>(*peer.link())), now_ns, unresolved);
+      add_trouble(tcp_->trouble(transfer::flow_of(peer, policy::TransportKind::kTcp)), now_ns,
+                  unresolved);
     }
     ++unresolved.requests;
     unresolved.bytes += execution->bytes();
@@ -95,12 +96,12 @@ Result<void> TransferEngine::Impl::confirm_epoch_fenced(const base::SourceEpoch&
   }
   for (const auto& peer : known) {
     if (peer->link() != nullptr) {
-      tcp_->confirm_fenced(flow_of(*peer));
+      tcp_->confirm_fenced(transfer::flow_of(*peer, policy::TransportKind::kTcp));
     }
   }
   // Some may be to a peer that no handle names any more.
   for (; execution != nullptr; execution = next_active(execution->number(), &epoch)) {
-    tcp_->confirm_fenced(flow_of(execution->peer()));
+    tcp_->confirm_fenced(transfer::flow_of(execution->peer(), policy::TransportKind::kTcp));
   }
   return {};
 }

@@ -11,7 +11,6 @@
 namespace orbite {
 namespace {
 
-constexpr base::Nanoseconds kCallerSilence = 200 * base::kMicrosecond;
 constexpr base::Nanoseconds kTickPeriod = 100 * base::kMicrosecond;
 // While somebody waits in close(), and in a quarantine that nobody waits for.
 constexpr base::Nanoseconds kCloseTick = base::kMillisecond;
@@ -135,13 +134,8 @@ base::Nanoseconds TransferEngine::Impl::work_once(base::Nanoseconds now_ns) {
   if (tcp_ != nullptr) {
     sleep_ns = std::min(sleep_ns, tcp_->on_tick(now_ns));
   }
-  if (local_ != nullptr && local_->busy()) {
-    const base::Nanoseconds seen_ns = local_caller_ns_.load(std::memory_order_relaxed);
-    if (now_ns >= seen_ns + kCallerSilence) {
-      transfer::WorkLimit limit{std::uint64_t{4} << 20, 16};
-      local_->drive(*local_->flow(), limit, transfer::Driver::kWorker);
-    }
-    sleep_ns = std::min(sleep_ns, local_->busy() ? kCallerSilence : kIdleSleep);
+  if (local_ != nullptr) {
+    sleep_ns = std::min(sleep_ns, local_->on_tick(now_ns));
   }
   registry.reap();
   sleep_ns = std::min(sleep_ns, expire_deadlines(now_ns));

@@ -34,7 +34,10 @@ void BorrowLedger::close(memory::RangeLoan loan) noexcept {
   const std::lock_guard lock(mutex_);
   // Relaxed: only we write it, under the mutex.
   borrowing::DirectoryWord& word = directory_[registration.index];
-  ORBITE_CHECK(open_ > 0 && word.load(std::memory_order_relaxed) == registration.generation);
+  if (word.load(std::memory_order_relaxed) != registration.generation) {
+    return;
+  }
+  ORBITE_CHECK(open_ > 0);
   borrowing::close<DirectAccess>(word);
   --open_;
   held_.push_back(std::move(loan));

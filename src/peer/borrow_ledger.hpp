@@ -36,7 +36,8 @@ class BorrowLedger {
   /// word for it.
   Result<void> open(Handle registration);
   /// Nobody enters it any more. Keeps `loan`, taken before the registration was fenced, until
-  /// reconcile() finds that nobody is inside. Cannot fail.
+  /// reconcile() finds that nobody is inside. One that is not open is left as it is: of several who
+  /// close it, one is the first. Cannot fail.
   void close(memory::RangeLoan loan) noexcept;
 
   /// Before the borrower is told of its seats, which outlive its removal. kOutOfMemory.

@@ -15,6 +15,7 @@
 #include "base/result.hpp"
 #include "base/slot_map.hpp"
 #include "memory/registry.hpp"
+#include "platform/neighbors.hpp"
 #include "wire/metadata.hpp"
 
 namespace orbite::peer {
@@ -90,12 +91,25 @@ class RemoteRange {
   void fence() noexcept { fenced_.store(true, std::memory_order_seq_cst); }
   [[nodiscard]] bool fenced() const noexcept { return fenced_.load(std::memory_order_seq_cst); }
 
+  /// Once: the first byte of the blob's range lies at `address` of ours while `pages` live.
+  void map(std::shared_ptr<platform::PageMapping> pages, std::uint64_t address) noexcept {
+    pages_ = std::move(pages);
+    // Release: pairs with the acquire below.
+    mapped_at_.store(address, std::memory_order_release);
+  }
+  /// Where that is; 0: it is not mapped.
+  [[nodiscard]] std::uint64_t mapped_at() const noexcept {
+    return mapped_at_.load(std::memory_order_acquire);
+  }
+
  private:
   std::shared_ptr<Peer> peer_;
   std::shared_ptr<memory::Registration> own_;
   wire::RangeBlob blob_{};
   base::ByteRange bounds_;
   std::atomic<bool> fenced_{false};
+  std::shared_ptr<platform::PageMapping> pages_;
+  std::atomic<std::uint64_t> mapped_at_{0};
 };
 
 using RangeTable = base::SlotMap<RemoteRange>;

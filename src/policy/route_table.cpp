@@ -7,6 +7,10 @@ const char* transport_name(TransportKind kind) noexcept {
   switch (kind) {
     case TransportKind::kLocal:
       return "local";
+    case TransportKind::kShm:
+      return "shm";
+    case TransportKind::kCma:
+      return "cma";
     case TransportKind::kTcp:
       return "tcp";
   }
@@ -15,24 +19,29 @@ const char* transport_name(TransportKind kind) noexcept {
 
 RouteTable::RouteTable(const Config& config) : small_bytes_(config.tcp.small_bytes) {
   for (const std::string& name : config.transfer.routes) {
-    // Our own memory is never sent through a socket, and nobody else's is within our reach.
+    // Our own memory is never sent through a socket. TCP reaches every peer and carries the
+    // notifications; what stands behind it is never chosen.
     if (name == "local" && config.local.enabled) {
-      self_routes_.push_back(TransportKind::kLocal);
+      self_ = true;
     } else if (name == "tcp" && config.tcp.enabled) {
-      remote_routes_.push_back(TransportKind::kTcp);
+      remote_ = true;
+    } else if (name == "shm" && config.shm.enabled && !remote_) {
+      remote_preferred_.push_back(TransportKind::kShm);
+    } else if (name == "cma" && config.cma.enabled && !remote_) {
+      remote_preferred_.push_back(TransportKind::kCma);
     }
   }
 }
 
 Result<Route> RouteTable::choose(bool self, std::uint64_t bytes) const {
-  const std::vector<TransportKind>& routes = self ? self_routes_ : remote_routes_;
-  if (routes.empty()) {
+  if (!(self ? self_ : remote_)) {
     return fail(
         ErrorCode::kTransportUnavailable,
         self ? "no route to ourselves: local.enabled is false or transfer.routes lacks 'local'"
              : "no route to a peer: tcp.enabled is false or transfer.routes lacks 'tcp'");
   }
-  return Route{routes.front(), bytes <= small_bytes_ ? QosClass::kLatency : QosClass::kBulk};
+  return Route{self ? TransportKind::kLocal : TransportKind::kTcp,
+               bytes <= small_bytes_ ? QosClass::kLatency : QosClass::kBulk};
 }
 
 }  // namespace orbite::policy

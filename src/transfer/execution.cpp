@@ -5,6 +5,7 @@
 
 #include "base/assert.hpp"
 #include "base/planted.hpp"
+#include "transfer/transport.hpp"
 
 namespace orbite::transfer {
 
@@ -28,11 +29,21 @@ Execution::Execution(Options options)
 Execution::~Execution() { ORBITE_CHECK(all_retired_locked()); }
 
 bool Execution::has_unplanned() const {
+  return has_unplanned_for(route_.transport) || has_unplanned_for(route_.control);
+}
+
+bool Execution::has_unplanned_for(policy::TransportKind transport) const {
   const std::lock_guard lock(mutex_);
   if (stopped() || logical_ != Logical::kNone) {
     return false;
   }
-  return planned_bytes_ < bytes() || notification_is_next_locked();
+  return planned_bytes_ < bytes() ? transport == route_.transport
+                                  : transport == route_.control && notification_is_next_locked();
+}
+
+bool Execution::only_notifies() const {
+  const std::lock_guard lock(mutex_);
+  return notification_planned_ && planned_bytes_ == bytes() && outstanding_ == 1;
 }
 
 /// All bytes are handed out and have retired.
@@ -86,9 +97,9 @@ bool Execution::next_slice(const SliceLimits& limits, Slice& slice) {
     ORBITE_CHECK(cut_slice(limits, slice));
     // A WRITE of one slice takes its notification along: the target delivers it after the bytes, on
     // the same lane, and one round trip is saved. A READ cannot: the target does not know when its
-    // bytes have arrived here.
+    // bytes have arrived here. Nor can bytes that go another way.
     if (first && planned_bytes_ == bytes() && operation() == Operation::kWrite &&
-        notification_.has_value()) {
+        notification_.has_value() && route_.control == route_.transport) {
       slice.carries_notification = true;
       notification_planned_ = true;
     }
@@ -103,6 +114,7 @@ bool Execution::next_slice(const SliceLimits& limits, Slice& slice) {
     return false;
   }
   ++outstanding_;
+  slice.flow = &flow_of(*peer_, slice.bytes > 0 ? route_.transport : route_.control);
   slice.execution = shared_from_this();
   return true;
 }

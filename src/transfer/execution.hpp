@@ -22,6 +22,7 @@
 namespace orbite::transfer {
 
 class Transport;
+class Flow;
 class Execution;
 
 /// An immutable, validated request. No bytes move by it and it holds no loans: those are taken anew
@@ -62,6 +63,7 @@ struct Slice {
   bool carries_notification = false;
   /// Of the slice, not of its request: a notification on its own never waits behind bulk.
   policy::QosClass qos = policy::QosClass::kBulk;
+  Flow* flow = nullptr;   ///< that it goes by; the execution's peer holds it
   Slice* next = nullptr;  ///< for the list that the transport keeps it in
 
   // Each must happen exactly once, completion first.
@@ -135,6 +137,10 @@ class Execution : public std::enable_shared_from_this<Execution> {
   bool next_slice(const SliceLimits& limits, Slice& slice);
   /// True while next_slice may have something now.
   [[nodiscard]] bool has_unplanned() const;
+  /// And it goes by that transport.
+  [[nodiscard]] bool has_unplanned_for(policy::TransportKind transport) const;
+  /// Nothing but its notification, handed out already, is left of it.
+  [[nodiscard]] bool only_notifies() const;
   /// Of the slice that is next.
   [[nodiscard]] policy::QosClass next_qos() const;
 
@@ -165,8 +171,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
  private:
   friend class Planner;
   using Queue = std::list<std::shared_ptr<Execution>>;
-  /// The node with which it stands in a queue of the planner, in one at most, made beforehand:
-  /// neither entering nor leaving a queue can fail. It owns the execution while that is queued.
+  /// The node with which it stands in a queue of a flow, in one at most, made beforehand: neither
+  /// entering nor leaving a queue can fail. It owns the execution while that is queued.
   /// Under the queue's lock.
   struct Place {
     Queue home = Queue(1);
@@ -200,14 +206,20 @@ class Execution : public std::enable_shared_from_this<Execution> {
   std::uint64_t landed_bytes_ = 0;  ///< known to be in place, prefixes of failed slices included
   std::uint64_t first_gap_ = UINT64_MAX;  ///< lowest request offset known not to be in place
   std::uint32_t outstanding_ = 0;
-  bool notification_planned_ = false;
+  bool notification_planned_ = false;  ///< handed out
   bool notification_delivered_ = false;
   bool effect_unknown_ = false;
   Logical logical_ = Logical::kNone;
   ErrorCode code_ = ErrorCode::kOk;
   std::int32_t native_errno_ = 0;
 
-  Place place_;  ///< the planner's
+  /// In the queues of the flow of its bytes, and of the flow of its notification where that is
+  /// another one. The planner's.
+  [[nodiscard]] Place& place_in(policy::TransportKind transport) noexcept {
+    return transport == route_.transport ? place_ : control_place_;
+  }
+  Place place_;
+  Place control_place_;
 
   std::atomic<bool> stopped_{false};
   std::atomic<bool> terminal_{false};

@@ -47,7 +47,7 @@ void Planner::enqueue(Flow& flow, std::shared_ptr<Execution> execution) noexcept
   if (execution->stopped()) {
     return;
   }
-  Execution::Place& place = execution->place_;
+  Execution::Place& place = execution->place_in(flow.kind());
   ORBITE_CHECK(!place.queued_in.has_value());
   place.queued_in = qos;
   waiting.splice(waiting.end(), place.home);
@@ -56,7 +56,7 @@ void Planner::enqueue(Flow& flow, std::shared_ptr<Execution> execution) noexcept
 
 /// Under flow.mutex_. Returns what the queue owned.
 std::shared_ptr<Execution> Planner::leave_queue(Flow& flow, Execution& execution) noexcept {
-  Execution::Place& place = execution.place_;
+  Execution::Place& place = execution.place_in(flow.kind());
   ORBITE_CHECK(place.queued_in.has_value());
   auto& waiting = flow.waiting_[static_cast<std::size_t>(*place.queued_in)];
   place.queued_in.reset();
@@ -64,11 +64,15 @@ std::shared_ptr<Execution> Planner::leave_queue(Flow& flow, Execution& execution
   return std::move(*place.at);
 }
 
-void Planner::forget(Flow& flow, Execution& execution) {
+void Planner::forget(Execution& execution) {
   const std::shared_ptr<Execution> last = execution.shared_from_this();  // released after the lock
-  const std::lock_guard lock(flow.mutex_);
-  if (execution.place_.queued_in.has_value()) {
-    leave_queue(flow, execution);
+  const policy::Route& route = execution.route();
+  for (const policy::TransportKind kind : {route.transport, route.control}) {
+    Flow& flow = flow_of(execution.peer(), kind);
+    const std::lock_guard lock(flow.mutex_);
+    if (execution.place_in(kind).queued_in.has_value()) {
+      leave_queue(flow, execution);
+    }
   }
 }
 
@@ -95,7 +99,7 @@ bool Planner::hand_out_next(Transport& transport, Flow& flow, std::size_t qos, L
       leave_queue(flow, *waiting.front());
       continue;
     }
-    if (!waiting.front()->has_unplanned()) {
+    if (!waiting.front()->has_unplanned_for(flow.kind())) {
       leave_queue(flow, *waiting.front());
     }
     if (auto accepted = transport.submit(flow, *slice); !accepted) {
@@ -142,14 +146,17 @@ void Planner::pump(Transport& transport, Flow& flow) {
 
 void CompletionPath::retire(Slice& slice) {
   const std::shared_ptr<Execution> execution = slice.execution;
+  Flow& flow = *slice.flow;
   const bool more = execution->retire_slice(RetirementReceipt(RetirementReceipt::Passkey(), slice));
   planner_.recycle_slice(slice);
-  Transport* const transport = planner_.transport(execution->route().transport);
-  auto* const flow = static_cast<Flow*>(execution->peer().link());
   if (more) {
-    planner_.enqueue(*flow, execution);
+    Flow& control = flow_of(execution->peer(), execution->route().control);
+    planner_.enqueue(control, execution);
+    if (&control != &flow) {
+      planner_.pump(*planner_.transport(control.kind()), control);
+    }
   }
-  planner_.pump(*transport, *flow);
+  planner_.pump(*planner_.transport(flow.kind()), flow);
 }
 
 }  // namespace orbite::transfer

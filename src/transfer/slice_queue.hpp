@@ -19,6 +19,14 @@ class SliceQueue {
     ++count_;
   }
 
+  void push_front(Slice& slice) noexcept {
+    slice.next = head_;
+    head_ = &slice;
+    tail_ = tail_ == nullptr ? &slice : tail_;
+    bytes_ += slice.bytes;
+    ++count_;
+  }
+
   [[nodiscard]] Slice* front() const noexcept { return head_; }
 
   Slice* pop_front() noexcept {

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/planted.hpp"
 #include "base/result.hpp"
@@ -41,9 +42,38 @@ struct WorkLimit {
 /// and moves nothing else, or the engine's worker.
 enum class Driver : std::uint8_t { kCaller, kLatencyCaller, kWorker };
 
-/// A transport's link to one peer, with the executions whose slices it has not accepted yet.
-class Flow : public peer::Link {
+/// A transport's way to one peer, with the executions whose slices it has not accepted yet.
+class Flow {
  public:
+  explicit Flow(policy::TransportKind kind) noexcept : kind_(kind) {}
+  Flow(const Flow&) = delete;
+  Flow& operator=(const Flow&) = delete;
+  virtual ~Flow() = default;
+
+  [[nodiscard]] policy::TransportKind kind() const noexcept { return kind_; }
+
+ private:
+  friend class Planner;
+  const policy::TransportKind kind_;
+  std::mutex mutex_;
+  std::array<std::list<std::shared_ptr<Execution>>, policy::kQosClasses> waiting_;
+};
+
+/// The flows to one peer epoch: one of each transport that may reach it.
+class PeerFlows final : public peer::Link {
+ public:
+  /// Before the peer is shared.
+  void set(std::shared_ptr<Flow> flow) noexcept {
+    flows_[static_cast<std::size_t>(flow->kind())] = std::move(flow);
+  }
+  [[nodiscard]] Flow* find(policy::TransportKind kind) const noexcept {
+    return flows_[static_cast<std::size_t>(kind)].get();
+  }
+  [[nodiscard]] Flow& of(policy::TransportKind kind) const noexcept {
+    ORBITE_CHECK(find(kind) != nullptr);
+    return *find(kind);
+  }
+
   /// Of the pools that peers share: this peer's part.
   [[nodiscard]] PeerShares& shares() noexcept { return shares_; }
 
@@ -51,11 +81,15 @@ class Flow : public peer::Link {
   std::size_t active = 0;
 
  private:
-  friend class Planner;
+  std::array<std::shared_ptr<Flow>, policy::kTransportKinds> flows_;
   PeerShares shares_;
-  std::mutex mutex_;
-  std::array<std::list<std::shared_ptr<Execution>>, policy::kQosClasses> waiting_;
 };
+
+/// Only of a peer with a route.
+inline PeerFlows& flows_of(const peer::Peer& peer) { return static_cast<PeerFlows&>(*peer.link()); }
+inline Flow& flow_of(const peer::Peer& peer, policy::TransportKind kind) {
+  return flows_of(peer).of(kind);
+}
 
 /// Makes receipts, so only for code that reports completions: every transport derives from it.
 class CompletionPath {
@@ -106,6 +140,8 @@ class Transport {
   virtual void drop_unposted(Flow& flow, const Execution& execution) = 0;
   /// Moves bytes for that peer, at most `limit`. Never blocks.
   virtual void drive(Flow& flow, WorkLimit& limit, Driver driver) = 0;
+  /// Whether `prepared` can go by it, from its first byte to its last, as things are now.
+  [[nodiscard]] virtual bool reaches(Flow& /*flow*/, const Prepared& /*prepared*/) { return true; }
   /// Waits at most `timeout_ns` until the peer can be reached.
   virtual Result<void> connect(Flow& flow, base::Nanoseconds timeout_ns) = 0;
   /// What the peer says of those registrations now, one answer for each, in order; waits at most
@@ -124,13 +160,14 @@ class Transport {
 class Planner {
  public:
   /// Takes its place in the queue of its next slice's class, unless it is stopped; nothing is
-  /// handed out before pump(). Cannot fail: what is admitted is queued.
+  /// handed out before pump(). `flow` is the one that its next slice goes by. Cannot fail: what is
+  /// admitted is queued.
   void enqueue(Flow& flow, std::shared_ptr<Execution> execution) noexcept;
   /// Hands out what the transport has room for. An execution for whose slice there is no memory
   /// fails with kOutOfMemory.
   void pump(Transport& transport, Flow& flow);
-  /// Takes a stopped execution out of the queue, at a cost that does not grow with it.
-  void forget(Flow& flow, Execution& execution);
+  /// Takes a stopped execution out of the queues, at a cost that does not grow with it.
+  void forget(Execution& execution);
   [[nodiscard]] bool waiting(Flow& flow);
 
   /// Transports by kind, so that a retirement can go on with the flow that it freed room in.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/assert.hpp"
+#include "wire/record.hpp"
 
 namespace orbite::wire {
 namespace {
@@ -47,14 +48,6 @@ Mac compute_mac(const char (&role)[17], const Secret& secret, const ClientHello&
   return mac;
 }
 
-Result<void> check_magic(const char* what, std::uint32_t magic, std::uint32_t allowed) {
-  if (magic != allowed) {
-    return fail(ErrorCode::kProtocolViolation, "%s: magic is 0x%08x, allowed: 0x%08x", what, magic,
-                allowed);
-  }
-  return {};
-}
-
 Result<void> check_version(const char* what, std::uint32_t version) {
   if (version != kWireVersion) {
     return fail(ErrorCode::kIncompatible, "%s: wire version is %u, this side speaks %u", what,
@@ -71,30 +64,40 @@ Result<void> check_zero(const char* what, std::uint64_t reserved) {
   return {};
 }
 
-}  // namespace
-
-Result<void> check_client_hello(const ClientHello& hello) {
-  constexpr const char* kWhat = "client hello";
-  ORBITE_TRY(check_magic(kWhat, hello.magic, kClientHelloMagic));
-  ORBITE_TRY(check_version(kWhat, hello.version));
-  if (hello.lane_class > static_cast<std::uint8_t>(LaneClass::kControl)) {
-    return fail(ErrorCode::kProtocolViolation, "%s: lane_class is %u, allowed: 0 to 2", kWhat,
-                unsigned{hello.lane_class});
+Result<void> check_hello(const char* what, const ClientHello& hello, LaneClass first,
+                         LaneClass last) {
+  ORBITE_TRY(check_magic(what, hello.magic, kClientHelloMagic));
+  ORBITE_TRY(check_version(what, hello.version));
+  const auto first_class = static_cast<std::uint8_t>(first);
+  const auto last_class = static_cast<std::uint8_t>(last);
+  if (hello.lane_class < first_class || hello.lane_class > last_class) {
+    return fail(ErrorCode::kProtocolViolation, "%s: lane_class is %u, allowed: %u to %u", what,
+                unsigned{hello.lane_class}, unsigned{first_class}, unsigned{last_class});
   }
-  ORBITE_TRY(check_zero(kWhat, hello.reserved));
-  ORBITE_TRY(check_zero(kWhat, hello.reserved2));
+  ORBITE_TRY(check_zero(what, hello.reserved));
+  ORBITE_TRY(check_zero(what, hello.reserved2));
   if (hello.name_bytes > kHelloNameBytesMax) {
-    return fail(ErrorCode::kProtocolViolation, "%s: name_bytes is %u, allowed: 0 to %zu", kWhat,
+    return fail(ErrorCode::kProtocolViolation, "%s: name_bytes is %u, allowed: 0 to %zu", what,
                 unsigned{hello.name_bytes}, kHelloNameBytesMax);
   }
   for (std::size_t i = hello.name_bytes; i < kHelloNameBytesMax; ++i) {
     if (hello.name[i] != 0) {
       return fail(ErrorCode::kProtocolViolation,
-                  "%s: name byte %zu is %u, allowed after %u name bytes: 0", kWhat, i,
+                  "%s: name byte %zu is %u, allowed after %u name bytes: 0", what, i,
                   unsigned{static_cast<unsigned char>(hello.name[i])}, unsigned{hello.name_bytes});
     }
   }
   return {};
+}
+
+}  // namespace
+
+Result<void> check_client_hello(const ClientHello& hello) {
+  return check_hello("client hello", hello, LaneClass::kLatency, LaneClass::kControl);
+}
+
+Result<void> check_link_hello(const ClientHello& hello) {
+  return check_hello("link hello", hello, LaneClass::kLink, LaneClass::kLink);
 }
 
 Result<void> check_server_hello(const ServerHello& hello) {

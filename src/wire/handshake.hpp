@@ -23,7 +23,8 @@ inline constexpr std::size_t kHelloNameBytesMax = 256;
 /// The secret of the server's engine, which its connection blob carries.
 using Secret = std::array<std::uint8_t, 32>;
 
-enum class LaneClass : std::uint8_t { kLatency = 0, kBulk = 1, kControl = 2 };
+/// kLink is no lane: the link between two engines of one host (link.hpp), never over TCP.
+enum class LaneClass : std::uint8_t { kLatency = 0, kBulk = 1, kControl = 2, kLink = 3 };
 
 /// Every byte is defined: what is not used is 0.
 struct ClientHello {
@@ -62,6 +63,8 @@ struct ClientProof {
 /// kProtocolViolation for another magic, lane class or name length, and for bytes that must be 0
 /// and are not; kIncompatible for another version, before anything else of the record is read.
 [[nodiscard]] Result<void> check_client_hello(const ClientHello& hello);
+/// The same for a hello of class kLink, and for no other.
+[[nodiscard]] Result<void> check_link_hello(const ClientHello& hello);
 /// As above, and kProtocolViolation if the status is no error code. Whether the epoch is the
 /// expected one is the caller's question.
 [[nodiscard]] Result<void> check_server_hello(const ServerHello& hello);

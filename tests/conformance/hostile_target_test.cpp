@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/faulty_network.hpp"
+#include "support/flows.hpp"
 #include "support/honesty.hpp"
 #include "support/raw_peer.hpp"
 #include "support/tcp_node.hpp"
@@ -79,7 +80,7 @@ class RawTarget : public ::testing::Test {
                                                range_, {set.operation, set.blocks, qos});
     return near_.caller.launch(*near_.transport, prepared, std::move(message));
   }
-  transfer::Flow& flow() { return static_cast<transfer::Flow&>(*peer_->link()); }
+  transfer::Flow& flow() { return test::only_flow(*peer_); }
   /// The next connection, its handshake done.
   ConnectionPtr accept_lane() {
     ConnectionPtr connection = listener_.accept();

@@ -3,6 +3,7 @@
 
 #include "sim/sim_transport.hpp"
 #include "support/faulty_network.hpp"
+#include "support/flows.hpp"
 #include "support/tcp_node.hpp"
 #include "transport/local/local_transport.hpp"
 
@@ -14,7 +15,7 @@ class LocalRig final : public Rig {
   LocalRig(std::size_t bytes, std::uint64_t seed)
       : random_(seed), near_(registry_, bytes), far_(registry_, bytes) {
     caller_.planner.set_transport(transport_.kind(), &transport_);
-    peer_->set_link(transport_.open(*peer_).value());
+    test::set_flow(*peer_, transport_.open(*peer_).value());
     far_range_ = caller_.import_own(far_.handle);
   }
 
@@ -37,10 +38,12 @@ class LocalRig final : public Rig {
   Buffer near_;
   Buffer far_;
   Caller caller_{registry_};
+  base::ManualClock clock_;
   bool refuses_ = false;
   std::vector<std::vector<std::uint8_t>> inbox_;
   transport::local::LocalTransport transport_{
-      caller_.planner, kSliceBytes, [this](std::span<const std::uint8_t> message) -> Result<void> {
+      caller_.planner, clock_, kSliceBytes,
+      [this](std::span<const std::uint8_t> message) -> Result<void> {
         if (refuses_) {
           return fail(ErrorCode::kBudgetExhausted, "the inbox is full");
         }
@@ -114,7 +117,7 @@ class SimRig final : public Rig {
     wire::ConnectionBlob connection;
     far_random_.fill(connection.epoch.bytes);
     peer_ = std::make_shared<peer::Peer>("far", connection, false);
-    peer_->set_link(transport_.open(*peer_).value());
+    test::set_flow(*peer_, transport_.open(*peer_).value());
     far_range_ = caller_.import(peer_, far_.blob(connection.epoch));
   }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/caller.hpp"
+#include "support/flows.hpp"
 
 namespace orbite::test {
 
@@ -35,7 +36,7 @@ class Rig {
   /// Without a reset, a stop or a deregistration, every execution succeeds.
   [[nodiscard]] virtual bool is_faultless() const { return true; }
 
-  [[nodiscard]] transfer::Flow& flow() { return static_cast<transfer::Flow&>(*peer()->link()); }
+  [[nodiscard]] transfer::Flow& flow() { return test::only_flow(*peer()); }
   /// The caller's step and everybody else's.
   void step(transfer::WorkLimit limit = {std::uint64_t{1} << 20, 16}) {
     transport().drive(flow(), limit, transfer::Driver::kCaller);

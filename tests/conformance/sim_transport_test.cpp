@@ -10,6 +10,7 @@
 #include <map>
 #include <vector>
 
+#include "support/flows.hpp"
 #include "support/honesty.hpp"
 
 namespace orbite::test {
@@ -23,7 +24,7 @@ class World {
     wire::ConnectionBlob connection;
     connection.epoch.bytes[0] = 5;
     peer = std::make_shared<peer::Peer>("far", connection, false);
-    peer->set_link(transport.open(*peer).value());
+    test::set_flow(*peer, transport.open(*peer).value());
     range = caller.import(peer, far.blob(connection.epoch));
   }
 
@@ -32,7 +33,7 @@ class World {
                                    {set.operation, set.blocks, policy::QosClass::kBulk});
     return caller.launch(transport, prepared, std::move(message));
   }
-  transfer::Flow& flow() { return static_cast<transfer::Flow&>(*peer->link()); }
+  transfer::Flow& flow() { return test::only_flow(*peer); }
   void step() {
     transfer::WorkLimit limit{1 << 14, 8};
     transport.drive(flow(), limit, transfer::Driver::kCaller);

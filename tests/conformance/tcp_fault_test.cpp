@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/faulty_network.hpp"
+#include "support/flows.hpp"
 #include "support/honesty.hpp"
 #include "support/raw_peer.hpp"
 #include "support/tcp_node.hpp"
@@ -103,7 +104,7 @@ class TcpFault : public ::testing::Test {
                                                range_, {set.operation, set.blocks, qos});
     return near_.caller.launch(*near_.transport, prepared, std::move(message));
   }
-  transfer::Flow& flow() { return static_cast<transfer::Flow&>(*peer_->link()); }
+  transfer::Flow& flow() { return test::only_flow(*peer_); }
   /// The latency lane is up and idle: connection 0.
   void connect() {
     const Stage set = stage(Operation::kRead, 1, 10);
@@ -620,8 +621,8 @@ TEST_F(TcpFault, ClosesTheConnectionsOfEveryBlobOfAnEpoch) {
   wire::ConnectionBlob other = far_.blob();
   other.port = static_cast<std::uint16_t>(other.port ^ 1);
   const auto impostor = near_.import("far", other);
-  EXPECT_NE(impostor->link(), peer_->link());
-  EXPECT_EQ(near_.import("far", far_.blob())->link(), peer_->link());
+  EXPECT_NE(&test::only_flow(*impostor), &flow());
+  EXPECT_EQ(&test::only_flow(*near_.import("far", far_.blob())), &flow());
   EXPECT_EQ(network_.open_sockets(), 1U);
   EXPECT_EQ(near_.transport->lane_sockets(), 1U);
   near_.die();

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/flows.hpp"
 #include "support/honesty.hpp"
 #include "support/tcp_node.hpp"
 #include "transport/local/local_transport.hpp"
@@ -35,7 +36,7 @@ struct Corner {
 void call(Caller& caller, transfer::Transport& transport, const std::shared_ptr<peer::Peer>& peer,
           Corner& corner, std::uint64_t seed, const std::function<void()>& see_far_side) {
   base::SeededRandom random(seed);
-  auto& flow = static_cast<transfer::Flow&>(*peer->link());
+  auto& flow = test::only_flow(*peer);
   for (int round = 0; round < kRounds; ++round) {
     const Operation operation = round % 2 == 0 ? Operation::kWrite : Operation::kRead;
     const bool stops = random.next_u64() % 3 == 0;
@@ -128,14 +129,15 @@ TEST(TransportThreads, LocalServesCallersWhileItsWorkerWorks) {
   memory::Registry registry({.registrations_max = 64}, random);
   Caller caller(registry);
   std::atomic<int> delivered{0};
-  transport::local::LocalTransport transport(caller.planner, 4096,
+  const platform::SystemClock clock;
+  transport::local::LocalTransport transport(caller.planner, clock, 4096,
                                              [&](std::span<const std::uint8_t>) -> Result<void> {
                                                delivered.fetch_add(1, std::memory_order_relaxed);
                                                return {};
                                              });
   caller.planner.set_transport(transport.kind(), &transport);
   const auto peer = std::make_shared<peer::Peer>("self", wire::ConnectionBlob{}, true);
-  peer->set_link(transport.open(*peer).value());
+  test::set_flow(*peer, transport.open(*peer).value());
   std::array<Corner, kCallers> corners;
   for (Corner& corner : corners) {
     corner.near = std::make_unique<Buffer>(registry, kBufferBytes);
@@ -144,7 +146,7 @@ TEST(TransportThreads, LocalServesCallersWhileItsWorkerWorks) {
   }
   call_from_all_sides(caller, transport, peer, corners, {[&] {
                         transfer::WorkLimit limit{1 << 16, 8};
-                        transport.drive(*transport.flow(), limit, transfer::Driver::kWorker);
+                        transport.drive(test::only_flow(*peer), limit, transfer::Driver::kWorker);
                         registry.reap();
                         std::this_thread::yield();
                       }},

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "peer/peer.hpp"
+#include "support/flows.hpp"
 #include "tcp_world.hpp"
 #include "transfer/execution.hpp"
 #include "wire/frame.hpp"
@@ -28,7 +29,7 @@ class Asked {
     connection.loopback_reachable = true;
     connection.port = 77;
     peer_ = std::make_shared<peer::Peer>("far", connection, false);
-    peer_->set_link(world_.transport->open(*peer_).value());
+    test::set_flow(*peer_, world_.transport->open(*peer_).value());
     wire::RangeBlob blob;
     blob.index = 1;
     blob.generation = 1;
@@ -70,7 +71,7 @@ class Asked {
     std::deque<wire::RequestHeader> asked;  ///< not answered yet
   };
 
-  transfer::Flow& flow() { return static_cast<transfer::Flow&>(*peer_->link()); }
+  transfer::Flow& flow() { return test::only_flow(*peer_); }
 
   void step() {
     switch (input_.byte() % 10) {
@@ -250,7 +251,7 @@ class Asked {
       if (!executions_.empty()) {
         transfer::Execution& execution = *executions_[what % executions_.size()];
         execution.stop(what % 8 == 3 ? ErrorCode::kCanceled : ErrorCode::kDeadlineExceeded);
-        world_.planner.forget(flow(), execution);
+        world_.planner.forget(execution);
         world_.transport->drop_unposted(flow(), execution);
       }
     } else if (of != nullptr && what % 4 == 0) {
@@ -345,7 +346,7 @@ class Asked {
   void end_everything() {
     for (const auto& execution : executions_) {
       execution->stop(ErrorCode::kCanceled);
-      world_.planner.forget(flow(), *execution);
+      world_.planner.forget(*execution);
       world_.transport->drop_unposted(flow(), *execution);
     }
     world_.transport->confirm_fenced(flow());

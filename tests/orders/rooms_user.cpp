@@ -4,6 +4,7 @@
 #include "base/assert.hpp"
 #include "orders/user.hpp"
 #include "peer/peer.hpp"
+#include "support/flows.hpp"
 #include "transfer/admission.hpp"
 #include "transfer/batch.hpp"
 #include "transfer/transport.hpp"
@@ -47,9 +48,7 @@ class RoomsUser final : public User {
   [[nodiscard]] std::uint64_t message_overhead() const override { return kMessageOverhead; }
   [[nodiscard]] sim::SimTransport& transport() override { return transport_; }
   [[nodiscard]] const sim::SimTransport& transport() const override { return transport_; }
-  [[nodiscard]] transfer::Flow& flow() override {
-    return static_cast<transfer::Flow&>(*peer_->link());
-  }
+  [[nodiscard]] transfer::Flow& flow() override { return test::only_flow(*peer_); }
 
  private:
   static constexpr std::uint64_t kMessageOverhead = 16;
@@ -87,7 +86,7 @@ void RoomsUser::register_near(const MemoryDescriptor& memory) {
 
 void RoomsUser::import_far(const wire::ConnectionBlob& connection, const wire::RangeBlob& blob) {
   peer_ = std::make_shared<peer::Peer>("far", connection, false);
-  peer_->set_link(transport_.open(*peer_).value());
+  test::set_flow(*peer_, transport_.open(*peer_).value());
   std::shared_ptr<peer::Peer> replaced;
   peer_handle_ = peers_.add(peer_, replaced).value();
   const auto bounds = base::ByteRange::make(blob.address, blob.length).value();
@@ -175,7 +174,7 @@ Result<void> RoomsUser::post(std::uint32_t index, Message message) {
 
 void RoomsUser::stop(const std::shared_ptr<transfer::Execution>& execution, ErrorCode code) {
   execution->stop(code);
-  planner_.forget(flow(), *execution);
+  planner_.forget(*execution);
   if (!execution->terminal()) {
     transport_.drop_unposted(flow(), *execution);
   }

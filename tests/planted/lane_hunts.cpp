@@ -7,6 +7,7 @@
 #include "orbite/engine.hpp"
 #include "planted/hunts.hpp"
 #include "support/faulty_network.hpp"
+#include "support/flows.hpp"
 #include "support/raw_peer.hpp"
 #include "support/tcp_node.hpp"
 #include "transport/local/local_transport.hpp"
@@ -39,7 +40,7 @@ class LaneHunt {
   }
   ~LaneHunt() {
     near_node.caller.stop(*near_node.transport, *execution, ErrorCode::kCanceled);
-    near_node.transport->confirm_fenced(static_cast<transfer::Flow&>(*peer->link()));
+    near_node.transport->confirm_fenced(test::only_flow(*peer));
     EXPECT_TRUE(step_until([this] { turn(); }, [this] { return execution->terminal(); }));
   }
   void turn() {
@@ -166,11 +167,12 @@ Findings step_with_a_small_limit() {
   Buffer near(registry, kSlice * kSlices);
   Buffer far(registry, kSlice * kSlices);
   Caller caller(registry);
+  const base::ManualClock clock;
   transport::local::LocalTransport transport(
-      caller.planner, kSlice, [](std::span<const std::uint8_t>) { return Result<void>(); });
+      caller.planner, clock, kSlice, [](std::span<const std::uint8_t>) { return Result<void>(); });
   caller.planner.set_transport(transport.kind(), &transport);
   auto peer = std::make_shared<peer::Peer>("self", wire::ConnectionBlob{}, true);
-  peer->set_link(transport.open(*peer).value());
+  test::set_flow(*peer, transport.open(*peer).value());
   near.fill_as_source(1);
   far.fill_as_target(2);
   const auto prepared =

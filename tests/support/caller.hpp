@@ -14,6 +14,7 @@
 #include "base/random.hpp"
 #include "memory/registry.hpp"
 #include "peer/peer.hpp"
+#include "support/flows.hpp"
 #include "transfer/admission.hpp"
 #include "transfer/batch.hpp"
 #include "transfer/execution.hpp"
@@ -176,12 +177,12 @@ class Caller {
   void stop(transfer::Transport& transport, transfer::Execution& execution, ErrorCode code) {
     transfer::Flow& flow = flow_of(execution);
     execution.stop(code);
-    planner.forget(flow, execution);
+    planner.forget(execution);
     transport.drop_unposted(flow, execution);
   }
 
   static transfer::Flow& flow_of(const transfer::Execution& execution) {
-    return static_cast<transfer::Flow&>(*execution.peer().link());
+    return test::only_flow(execution.peer());
   }
   /// Every pool is as it was before any work.
   [[nodiscard]] bool all_given_back() const {

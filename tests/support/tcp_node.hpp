@@ -18,6 +18,7 @@
 #include "platform/network.hpp"
 #include "platform/system.hpp"
 #include "support/caller.hpp"
+#include "support/flows.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
 namespace orbite::test {
@@ -159,7 +160,7 @@ class TcpNode {
   }
   std::shared_ptr<peer::Peer> import(const std::string& name, const wire::ConnectionBlob& blob) {
     auto peer = std::make_shared<peer::Peer>(name, blob, false);
-    peer->set_link(transport->open(*peer).value());
+    test::set_flow(*peer, transport->open(*peer).value());
     return peer;
   }
 

@@ -35,7 +35,8 @@ Result<void> DescribeCall::wait(base::Waiter& waiter, base::Nanoseconds timeout_
 
 Channel::Channel(Environment& environment, transfer::Planner& planner, LaneDirectory& directory,
                  const std::string& peer_name, const wire::ConnectionBlob& connection)
-    : environment_(environment),
+    : Flow(policy::TransportKind::kTcp),
+      environment_(environment),
       peer_name_(peer_name),
       connection_(connection),
       is_local_(connection.loopback_reachable && connection.host == environment.host) {

@@ -88,7 +88,7 @@ TEST(ConfigDefaults, SchemaHoldsTypeRangeAndDefault) {
   EXPECT_EQ(slice.at("maximum"), 4'194'304);
   EXPECT_EQ(slice.at("default"), 1'048'576);
   EXPECT_EQ(routes.at("type"), "array of strings");
-  EXPECT_EQ(routes.at("default"), (Json{"local", "tcp"}));
+  EXPECT_EQ(routes.at("default"), (Json{"local", "shm", "cma", "tcp"}));
 }
 
 TEST(ConfigDefaults, JsonIsTheDocumentOfAllDefaults) {
@@ -117,8 +117,8 @@ TEST(ConfigDefaults, TextShowsTypeRangeDefaultAndMeaning) {
                         "    integer: 65536..4194304 bytes; at most tcp.lane_bytes_in_flight_max\n"
                         "    largest piece in which a large transfer is put on a connection\n"));
   EXPECT_THAT(config_defaults_text(),
-              HasSubstr("\ntransfer.routes = [\"local\",\"tcp\"]\n"
-                        "    array of strings: 1..2 of: local, tcp, none twice\n"));
+              HasSubstr("\ntransfer.routes = [\"local\",\"shm\",\"cma\",\"tcp\"]\n"
+                        "    array of strings: 1..4 of: local, shm, cma, tcp, none twice\n"));
 }
 
 }  // namespace

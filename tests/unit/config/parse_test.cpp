@@ -212,14 +212,16 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{R"({"log": {"level": 3}})",
                 "log.level: is 3, must be a string: \"\", trace, debug, info, warn, error, off"},
         Refused{R"({"transfer": {"routes": "tcp"}})",
-                "transfer.routes: is the string \"tcp\", must be an array of 1..2 strings: local, "
-                "tcp, none twice"},
+                "transfer.routes: is the string \"tcp\", must be an array of 1..4 strings: local, "
+                "shm, cma, tcp, none twice"},
         Refused{R"({"transfer": {"routes": ["tcp", 1]}})",
-                "transfer.routes[1]: is 1, must be a string: local, tcp, none twice"},
-        Refused{R"({"transfer": {"routes": [["tcp"]]}})",
-                "transfer.routes[0]: is an array, must be a string: local, tcp, none twice"},
+                "transfer.routes[1]: is 1, must be a string: local, shm, cma, tcp, none twice"},
+        Refused{
+            R"({"transfer": {"routes": [["tcp"]]}})",
+            "transfer.routes[0]: is an array, must be a string: local, shm, cma, tcp, none twice"},
         Refused{R"({"transfer": {"routes": [{}]}})",
-                "transfer.routes[0]: is an object, must be a string: local, tcp, none twice"}));
+                "transfer.routes[0]: is an object, must be a string: local, shm, cma, tcp, none "
+                "twice"}));
 
 INSTANTIATE_TEST_SUITE_P(
     OutOfRange, ConfigParseRefuses,
@@ -235,13 +237,14 @@ INSTANTIATE_TEST_SUITE_P(
                 "tcp.slice_bytes: -9223372036854775809 is out of range, allowed 65536..4194304 "
                 "bytes"},
         Refused{R"({"transfer": {"routes": []}})",
-                "transfer.routes: too few entries, allowed 1..2 of them"},
-        Refused{R"({"transfer": {"routes": ["tcp", "local", "tcp"]}})",
-                "transfer.routes: too many entries, allowed 1..2 of them"},
+                "transfer.routes: too few entries, allowed 1..4 of them"},
+        Refused{R"({"transfer": {"routes": ["tcp", "local", "shm", "cma", "tcp"]}})",
+                "transfer.routes: too many entries, allowed 1..4 of them"},
         Refused{R"({"transfer": {"routes": ["tcp", "tcp"]}})",
                 R"(transfer.routes[1]: "tcp" is there twice, allowed once)"},
         Refused{R"({"transfer": {"routes": ["rdma"]}})",
-                R"(transfer.routes[0]: "rdma" is not allowed, allowed: local, tcp, none twice)"},
+                "transfer.routes[0]: \"rdma\" is not allowed, allowed: local, shm, cma, tcp, none "
+                "twice"},
         Refused{R"({"log": {"level": "loud"}})",
                 "log.level: \"loud\" is not allowed, allowed: \"\", trace, debug, info, warn, "
                 "error, off"},
@@ -264,13 +267,15 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{R"({"slice_bytes": 1})", "slice_bytes: unknown key; did you mean tcp.slice_bytes?"},
         Refused{R"({"tcp.enabled": true})",
                 R"(tcp.enabled: unknown key; write {"tcp": {"enabled": ...}})"},
-        Refused{R"({"bandwidth": 1})",
-                "bandwidth: unknown key; allowed here: listen, advertise, local, copy, tcp, "
-                "transfer, limits, notifications, worker, close, log"},
+        Refused{
+            R"({"bandwidth": 1})",
+            "bandwidth: unknown key; allowed here: listen, advertise, local, copy, shm, cma, tcp, "
+            "transfer, limits, notifications, worker, close, log"},
         Refused{R"({"listen": {"interface_name": "eth0"}})",
                 "listen.interface_name: unknown key; allowed here: address, port, port_max"},
         Refused{R"({"": {}})",
-                "\"\": unknown key; allowed here: listen, advertise, local, copy, tcp, transfer, "
+                "\"\": unknown key; allowed here: listen, advertise, local, copy, shm, cma, tcp, "
+                "transfer, "
                 "limits, notifications, worker, close, log"},
         Refused{R"({"tcp": {"multi_rail": true}})",
                 "tcp.multi_rail: unknown key; allowed here: enabled, source_address, "
@@ -363,7 +368,7 @@ TEST(ConfigParse, RefusesDeepNestingAtItsFirstWrongLevel) {
   EXPECT_EQ(refusal(R"({"tcp": {"enabled": )" + deep + "}}"),
             "tcp.enabled: is an array, must be true or false");
   EXPECT_EQ(refusal(R"({"transfer": {"routes": )" + deep + "}}"),
-            "transfer.routes[0]: is an array, must be a string: local, tcp, none twice");
+            "transfer.routes[0]: is an array, must be a string: local, shm, cma, tcp, none twice");
   std::string objects;
   for (int i = 0; i < 10'000; ++i) {
     objects += R"({"log":)";
@@ -459,7 +464,7 @@ TEST(ConfigErrors, TellEverythingThatIsWrongInOrder) {
     "nonsense": {"port": "x", "more": []},
     "tcp": [1, {"enabled": 3}],
     "local": {"enabled": [true], "enabled": false},
-    "transfer": {"routes": ["local", "udp", {"a": ["b"]}, "tcp"]},
+    "transfer": {"routes": ["local", "udp", {"a": ["b"]}, "shm", "tcp"]},
     "advertise": {"addresses": [1, "192.0.2.1", "192.0.2.1", [2]]},
     "log": {"level": {"level": "info"}},
     "log": {"level": 5},

@@ -347,7 +347,7 @@ TEST_P(ExecutionState, ShowsWhatTheTableSays) {
     }
     world_.transport.retire_now(*slices_[slice]);
   }
-  world_.planner.forget(*world_.flow, *execution_);
+  world_.planner.forget(*execution_);
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, ExecutionState, ::testing::ValuesIn(kTable),

@@ -8,6 +8,7 @@
 
 #include "base/random.hpp"
 #include "memory/registry.hpp"
+#include "support/flows.hpp"
 #include "transfer/admission.hpp"
 #include "transfer/execution.hpp"
 #include "unit/transfer/fake_transport.hpp"
@@ -19,7 +20,7 @@ class World {
  public:
   World() {
     flow = transport.open(*peer).value();
-    peer->set_link(flow);
+    test::set_flow(*peer, flow);
   }
 
   struct Work {

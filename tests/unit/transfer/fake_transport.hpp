@@ -12,7 +12,10 @@
 
 namespace orbite::transfer::testing {
 
-class FakeFlow final : public Flow {};
+class FakeFlow final : public Flow {
+ public:
+  FakeFlow() : Flow(policy::TransportKind::kTcp) {}
+};
 
 /// Holds what it accepts until the test completes and retires it.
 class FakeTransport final : public Transport, private CompletionPath {

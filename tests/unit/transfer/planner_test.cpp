@@ -97,8 +97,8 @@ TEST_F(PlannerTest, QueuesAndForgetsWithoutMemory) {
   for (int round = 0; round < 3; ++round) {
     world_.planner.enqueue(*world_.flow, first);
     world_.planner.enqueue(*world_.flow, second);
-    world_.planner.forget(*world_.flow, *first);
-    world_.planner.forget(*world_.flow, *second);
+    world_.planner.forget(*first);
+    world_.planner.forget(*second);
   }
   EXPECT_FALSE(world_.planner.waiting(*world_.flow));
   first->stop(ErrorCode::kCanceled);
@@ -159,7 +159,7 @@ TEST_F(PlannerTest, ForgetsAStoppedExecution) {
   const auto b = enqueue({.extents = {50}});
   pump();
   a->stop(ErrorCode::kCanceled);
-  world_.planner.forget(*world_.flow, *a);
+  world_.planner.forget(*a);
   set_room(kBulk, 10);
   pump();
   EXPECT_EQ(accepted(), (std::vector<const Execution*>{a.get(), b.get()}));
@@ -241,8 +241,8 @@ TEST_F(PlannerTest, ForgetsANotificationThatIsDue) {
   a->stop(ErrorCode::kCanceled);
   EXPECT_TRUE(a->terminal());
   EXPECT_EQ(a->outcome().effect, RemoteEffect::kComplete);
-  world_.planner.forget(*world_.flow, *a);
-  world_.planner.forget(*world_.flow, *a);
+  world_.planner.forget(*a);
+  world_.planner.forget(*a);
   EXPECT_FALSE(world_.planner.waiting(*world_.flow));
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/caller.hpp"
+#include "support/flows.hpp"
 #include "support/memory_network.hpp"
 #include "support/tcp_node.hpp"
 
@@ -50,7 +51,7 @@ class ConnectWait : public ::testing::Test {
     near_.turn();
   }
 
-  [[nodiscard]] transfer::Flow& flow() { return static_cast<transfer::Flow&>(*peer_->link()); }
+  [[nodiscard]] transfer::Flow& flow() { return test::only_flow(*peer_); }
   Result<void> connect() { return near_.transport->connect(flow(), base::kSecond); }
 
   /// Takes every connection that is being made.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/caller.hpp"
+#include "support/flows.hpp"
 #include "support/memory_network.hpp"
 #include "support/tcp_node.hpp"
 #include "transport/tcp/lane.hpp"
@@ -43,7 +44,7 @@ class ControlLane : public ::testing::Test {
     range_ = near_.caller.import(peer_, far_.blob(epoch_));
   }
   ~ControlLane() override {
-    near_.transport->confirm_fenced(static_cast<transfer::Flow&>(*peer_->link()));
+    near_.transport->confirm_fenced(test::only_flow(*peer_));
     near_.turn();
   }
 
@@ -340,7 +341,7 @@ TEST_F(ControlLane, AnAnsweredDrainMakesTheNextRestShort) {
 TEST_F(ControlLane, WhenNothingIsUnprovedAnyMoreTheNextRestIsShort) {
   const ExecutionPtr first = lose_a_write();
   attempts(20 * kSecond, [&] { take_and_end(End::kReset); });
-  near_.transport->confirm_fenced(static_cast<transfer::Flow&>(*peer_->link()));
+  near_.transport->confirm_fenced(test::only_flow(*peer_));
   ASSERT_TRUE(first->terminal());
   refuse_all();
   pass(kLook);

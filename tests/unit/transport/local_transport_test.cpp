@@ -11,6 +11,7 @@
 
 #include "platform/system.hpp"
 #include "support/caller.hpp"
+#include "support/flows.hpp"
 
 namespace orbite::transport::local {
 namespace {
@@ -27,7 +28,7 @@ class LocalCopies : public ::testing::Test {
  protected:
   LocalCopies() {
     caller_.planner.set_transport(transport_.kind(), &transport_);
-    peer_->set_link(transport_.open(*peer_).value());
+    test::set_flow(*peer_, transport_.open(*peer_).value());
     far_range_ = caller_.import_own(far_.handle);
     near_.fill_as_source(1);
     far_.fill_as_target(2);
@@ -58,10 +59,11 @@ class LocalCopies : public ::testing::Test {
   Buffer far_{registry_, kBytes};
   Caller caller_{registry_};
   LocalTransport transport_{caller_.planner,
+                            clock_,
                             kSliceBytes,
                             [](std::span<const std::uint8_t>) { return Result<void>(); },
                             {},
-                            {copy::Copier({0, 64}), &workers_, 4 * kSliceBytes}};
+                            {copy::Copier({0, 64}), &workers_, 4 * kSliceBytes, {}}};
   std::shared_ptr<peer::Peer> peer_ =
       std::make_shared<peer::Peer>("self", wire::ConnectionBlob{}, true);
   Handle far_range_;
