@@ -60,9 +60,11 @@ class Process {
   /// One look.
   [[nodiscard]] virtual bool ended() const noexcept = 0;
 
-  /// One call to the system each, in order; at most kPartsMax parts in either list, with the same
-  /// number of bytes. When it returns, nothing of it is under way. EPERM: the system does not let
-  /// us; ESRCH: it is gone; EFAULT: an address of one of the lists is not mapped.
+  /// In order; at most kPartsMax parts in either list, with the same number of bytes. One look at
+  /// the end and one copying call to the system each, more of these only after one that stopped
+  /// early and did not say why: each moves something or is the last. When it returns, nothing of it
+  /// is under way. EPERM: the system does not let us; ESRCH: it is gone; EFAULT: an address of one
+  /// of the lists is not mapped, at page granularity.
   static constexpr std::size_t kPartsMax = 1024;
   virtual ProcessCopy read(std::span<const iovec> local, std::span<const iovec> remote) = 0;
   virtual ProcessCopy write(std::span<const iovec> local, std::span<const iovec> remote) = 0;
@@ -88,19 +90,24 @@ class Neighbors {
   /// Connected when it returns. kPeerUnreachable: nobody has the name, or its listener has no room.
   virtual Result<Socket> connect(std::string_view name) = 0;
   /// The process at the other end, as the kernel knows it: of an accepted socket who connected, of
-  /// a connected one who listens. kUnsupported where the kernel has no such handle, or where that
-  /// process has no number in our PID namespace.
+  /// a connected one who listens; not whom it gave its descriptor since. kUnsupported where the
+  /// kernel has no such handle, or where that process has no number in our PID namespace.
+  /// kPeerDisconnected: it is gone; a kernel may give us what is left of it instead, which has
+  /// ended. kOutOfMemory.
   virtual Result<std::unique_ptr<Process>> process_of(Socket socket) = 0;
 
   using Files = std::vector<std::shared_ptr<const PageFile>>;
   static constexpr std::size_t kFilesMax = 4;
 
-  /// One whole message (not empty), with at most kFilesMax files, or nothing.
+  /// One whole message (not empty), with at most kFilesMax files, or nothing. EMSGSIZE: it will
+  /// never fit.
   virtual IoResult send(Socket socket, std::span<const std::uint8_t> message,
                         const Files& files) = 0;
   /// One whole message of at most `buffer`; kFailed with EMSGSIZE for a longer one, or one with
-  /// more files, EBADF for one with a file that can shrink or grow: that message is lost. `files`
-  /// are those that came with it.
+  /// more files, EBADF for one with a file that can shrink or grow, or is empty, EMFILE and ENOMEM
+  /// when we have no descriptor or memory for a file: that message is lost, its files closed, and
+  /// the next one can be received. kEnded also for an empty message, which nobody honest sends.
+  /// `files` are those that came with it; what they hold and how long they are is the sender's say.
   virtual IoResult receive(Socket socket, std::span<std::uint8_t> buffer, Files& files) = 0;
 
   // Pages.
@@ -108,20 +115,22 @@ class Neighbors {
   struct PageOptions {
     bool huge = false;  ///< of the system's huge pages; `bytes` is then a multiple of their size
   };
-  /// Zeros. `name` is for people who look at the process. kOutOfMemory; kUnsupported with the errno
-  /// where the system has no huge pages to give.
+  /// Zeros. `name` is for people who look at the process; its first 64 bytes. kInvalidArgument: a
+  /// size of 0, over 2^63 - 1, or no multiple. kOutOfMemory; kUnsupported with the errno where the
+  /// system has no huge pages to give: those that there are get set aside here.
   virtual Result<std::shared_ptr<const PageFile>> make_pages(std::string_view name,
                                                              std::uint64_t bytes,
                                                              PageOptions options) = 0;
   enum class PageAccess : std::uint8_t { kRead, kReadWrite };
   enum class AfterFork : std::uint8_t {
     kInherited,
-    kAbsent  ///< a child made by fork() does not have the mapping
+    kAbsent  ///< a child made by fork() does not have the mapping, unless forked within map()
   };
   /// All of it. kNotAllowed: it can only be read; kOutOfMemory.
   virtual Result<std::unique_ptr<PageMapping>> map(const PageFile& file, PageAccess access,
                                                    AfterFork after_fork) = 0;
-  /// From now on nobody can map it for writing; mappings that are there stay.
+  /// From now on nobody can map it for writing; mappings that are there stay. kUnsupported with the
+  /// errno where the kernel cannot.
   virtual Result<void> forbid_writes(const PageFile& file) = 0;
 };
 

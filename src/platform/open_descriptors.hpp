@@ -3,9 +3,10 @@
 
 namespace orbite::platform {
 
-/// The descriptors that this process has open through SystemNetwork. A child made by fork() closes
-/// all of them before fork() returns there, so that it keeps no connection and no port of its
-/// parent alive; it closes and does not shut down, which would end the connections of the parent.
+/// The descriptors that this process has open through SystemNetwork and SystemNeighbors. A child
+/// made by fork() closes all of them before fork() returns there, so that it keeps no connection,
+/// no port and no pages of its parent alive; it closes and does not shut down, which would end the
+/// connections of the parent.
 ///
 /// Not covered, and kept by such a child until it closes them itself or ends: a descriptor of
 /// kDescriptorsMax or more, one that another thread is just opening or closing during the fork, and

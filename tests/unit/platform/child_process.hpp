@@ -72,10 +72,11 @@ inline std::string in_new_network_namespace(const std::function<std::string()>& 
   });
 }
 
-/// From now on `number` fails with `native_errno` in this process; only with this first argument
-/// when one is given.
+/// From now on `number` fails with `native_errno` in this process; only with this argument, the
+/// first one or that of `place`, when one is given.
 inline std::string deny_system_call(std::uint32_t number, int native_errno,
-                                    std::optional<std::uint32_t> argument = std::nullopt) {
+                                    std::optional<std::uint32_t> argument = std::nullopt,
+                                    std::uint32_t place = 0) {
   constexpr std::uint16_t kLoad = BPF_LD | BPF_W | BPF_ABS;
   constexpr std::uint16_t kJumpEqual = BPF_JMP | BPF_JEQ | BPF_K;
   constexpr std::uint16_t kReturn = BPF_RET | BPF_K;
@@ -86,7 +87,9 @@ inline std::string deny_system_call(std::uint32_t number, int native_errno,
   sock_filter program[] = {
       {kLoad, 0, 0, offsetof(seccomp_data, nr)},
       {kJumpEqual, 0, kToAllow, number},
-      {kLoad, 0, 0, offsetof(seccomp_data, args)},  // the low half: x86-64 is little-endian
+      // The low half: x86-64 is little-endian.
+      {kLoad, 0, 0,
+       static_cast<std::uint32_t>(offsetof(seccomp_data, args) + place * sizeof(std::uint64_t))},
       {kJumpEqual, 0, unmatched, argument.value_or(0)},
       {kReturn, 0, 0, deny},
       {kReturn, 0, 0, SECCOMP_RET_ALLOW},
