@@ -92,7 +92,8 @@ TransferEngine::~TransferEngine() {
     impl_->abort_served();
     status = impl_->close(kAbortTimeoutNs);
   }
-  if (status.phase != ClosePhase::kClosed && status.phase != ClosePhase::kRetiring) {
+  if ((status.phase != ClosePhase::kClosed && status.phase != ClosePhase::kRetiring) ||
+      impl_->lends()) {
     base::log(base::LogLevel::kError,
               "engine '%.64s' keeps %u executions and %u registrations in quarantine: no proof "
               "that nothing touches their buffers",
@@ -114,8 +115,7 @@ Result<Handle> TransferEngine::register_memory(const MemoryDescriptor& memory) {
 }
 
 Result<RegistrationState> TransferEngine::deregister_memory(Handle registration) {
-  ORBITE_TRY(impl_->check_process());
-  return impl_->registry.deregister(registration);
+  return impl_->deregister_memory(registration);
 }
 
 Result<RegistrationState> TransferEngine::registration_state(Handle registration) const {

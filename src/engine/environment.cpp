@@ -2,12 +2,14 @@
 #include "engine/environment.hpp"
 
 #include "platform/system.hpp"
+#include "platform/system_neighbors.hpp"
 
 namespace orbite {
 namespace {
 
 struct System {
   platform::SystemNetwork network;
+  platform::SystemNeighbors neighbors;
   platform::SystemClock clock;
   platform::SystemRandom random;
   base::ThreadWaiter waiter;
@@ -25,7 +27,8 @@ EngineEnvironment system_environment() {
           platform::host_identity,
           platform::default_route_addresses,
           {},
-          true};
+          true,
+          &system->neighbors};
 }
 
 }  // namespace orbite

@@ -53,6 +53,9 @@ TransferEngine::Impl::~Impl() {
     worker_.join();
   }
   tcp_.reset();
+  cma_.reset();
+  links_.reset();
+  lender_.reset();
   if (wakeup_ != platform::kNoSocket) {
     network.close(wakeup_);
   }
@@ -81,6 +84,7 @@ Result<void> TransferEngine::Impl::start() {
     start_local();
   }
   ORBITE_TRY(start_tcp());
+  start_neighbors();
   ORBITE_ASSIGN_OR_RETURN(connection_, make_connection_blob());
   connection_blob = wire::encode(connection_);
   if (environment.starts_worker) {
@@ -161,6 +165,55 @@ Result<void> TransferEngine::Impl::start_tcp() {
   return {};
 }
 
+/// Without them peers on our host use TCP as those on other hosts do: nothing here can fail a
+/// start.
+void TransferEngine::Impl::start_neighbors() {
+  if (environment.neighbors == nullptr) {
+    lender_unavailable_ = "there are no neighbours in this environment";
+    return;
+  }
+  if (!options.config.cma.enabled && !options.config.shm.enabled) {
+    lender_unavailable_ = "cma.enabled and shm.enabled are false";
+    return;
+  }
+  if (auto lender = peer::Lender::create(link_environment()); lender) {
+    lender_ = std::move(*lender);
+  } else {
+    lender_unavailable_ = lender.error().message();
+    base::log(base::LogLevel::kWarn, "engine '%.64s': neighbours cannot borrow its memory: %s",
+              options.name.c_str(), base::error_line(lender.error()).c_str());
+  }
+  links_ = std::make_unique<peer::BorrowLinks>(link_environment());
+  if (options.config.cma.enabled) {
+    cma_ = std::make_unique<transport::cma::CmaTransport>(
+        planner_, clock, options.config.tcp.slice_bytes, *links_, copying());
+    planner_.set_transport(policy::TransportKind::kCma, cma_.get());
+  }
+}
+
+peer::LinkEnvironment TransferEngine::Impl::link_environment() {
+  peer::LinkEnvironment given{network,
+                              *environment.neighbors,
+                              clock,
+                              random,
+                              environment.waiter,
+                              options.name,
+                              epoch_,
+                              secret_,
+                              host_,
+                              poller_,
+                              options.config.tcp.handshake_timeout_ms * base::kMillisecond,
+                              options.config.tcp.handshakes_max,
+                              options.config.limits.peers_max,
+                              options.config.limits.registrations_max,
+                              {},
+                              [this] { wake_worker(); }};
+  given.share = [](const wire::RegistrationRef& /*registration*/) -> Result<peer::SharedRange> {
+    return fail(ErrorCode::kUnsupported, "ordinary memory");
+  };
+  return given;
+}
+
 Result<wire::ConnectionBlob> TransferEngine::Impl::make_connection_blob() const {
   wire::ConnectionBlob blob;
   blob.epoch = epoch_;
@@ -213,7 +266,44 @@ Result<void> TransferEngine::Impl::check_usable() const {
 
 Result<Handle> TransferEngine::Impl::register_memory(const MemoryDescriptor& memory) {
   ORBITE_TRY(check_usable());
-  return registry.add(memory);
+  ORBITE_ASSIGN_OR_RETURN(const Handle handle, registry.add(memory));
+  if (lender_ != nullptr) {
+    if (auto lent = lend(handle); !lent) {
+      static_cast<void>(registry.deregister(handle));
+      return tl::unexpected(lent.error());
+    }
+  }
+  return handle;
+}
+
+/// Before anybody knows of the registration. A close that fences everything meanwhile closes what
+/// it finds open; what it did not find is closed here.
+Result<void> TransferEngine::Impl::lend(Handle handle) {
+  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<memory::Registration> registration,
+                          registry.find(handle));
+  ORBITE_ASSIGN_OR_RETURN(
+      memory::RangeLoan loan,
+      registry.borrow(registration, memory::Direction::kRead, memory::Borrower::kLocal));
+  ORBITE_TRY(lender_->open(handle));
+  if (registration->fenced()) {
+    lender_->close(std::move(loan));
+    return fail(ErrorCode::kEngineClosing, "engine '%.64s'", options.name.c_str());
+  }
+  return {};
+}
+
+Result<RegistrationState> TransferEngine::Impl::deregister_memory(Handle handle) {
+  ORBITE_TRY(check_process());
+  if (lender_ != nullptr) {
+    // Before the fence: the loan keeps it from retiring while a neighbour is inside.
+    if (auto found = registry.find(handle); found) {
+      if (auto loan = registry.borrow(*found, memory::Direction::kRead, memory::Borrower::kLocal);
+          loan) {
+        lender_->close(std::move(*loan));
+      }
+    }
+  }
+  return registry.deregister(handle);
 }
 
 Result<std::vector<std::uint8_t>> TransferEngine::Impl::export_memory(Handle handle) const {

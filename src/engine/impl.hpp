@@ -21,6 +21,8 @@
 #include "memory/registry.hpp"
 #include "notify/mailbox.hpp"
 #include "orbite/engine.hpp"
+#include "peer/borrow_link.hpp"
+#include "peer/lender.hpp"
 #include "peer/peer.hpp"
 #include "platform/network.hpp"
 #include "policy/route_table.hpp"
@@ -29,6 +31,7 @@
 #include "transfer/admission.hpp"
 #include "transfer/execution.hpp"
 #include "transfer/transport.hpp"
+#include "transport/cma/cma_transport.hpp"
 #include "transport/local/local_transport.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
@@ -66,6 +69,7 @@ class TransferEngine::Impl {
 
   // Memory.
   Result<Handle> register_memory(const MemoryDescriptor& memory);
+  Result<RegistrationState> deregister_memory(Handle registration);
   Result<std::vector<std::uint8_t>> export_memory(Handle registration) const;
 
   // Peers and ranges.
@@ -95,6 +99,8 @@ class TransferEngine::Impl {
 
   // Closing.
   CloseStatus close(std::uint64_t timeout_ns);
+  /// A neighbour may be inside of memory that was deregistered.
+  [[nodiscard]] bool lends() const { return lender_ != nullptr && lender_->held() > 0; }
   /// Ends what peers do with our memory at once; what we do with theirs goes on.
   void abort_served();
   /// The engine outlives its owner; nobody will join its worker.
@@ -134,6 +140,12 @@ class TransferEngine::Impl {
   [[nodiscard]] transport::Copying copying();
   void start_local();
   Result<void> start_tcp();
+  void start_neighbors();
+  [[nodiscard]] peer::LinkEnvironment link_environment();
+  Result<void> lend(Handle registration);
+  [[nodiscard]] std::array<transport::CopyTransport*, 2> copy_transports() const noexcept {
+    return {local_.get(), cma_.get()};
+  }
   Result<wire::ConnectionBlob> make_connection_blob() const;
   Result<std::shared_ptr<peer::Peer>> make_peer(std::string name,
                                                 const wire::ConnectionBlob& connection, bool self);
@@ -182,6 +194,7 @@ class TransferEngine::Impl {
   }
   base::Nanoseconds look_for_work();
   void take_events(base::Nanoseconds timeout_ns);
+  void on_event(const platform::PollEvent& event);
   std::size_t sleep_for_events(std::span<platform::PollEvent> events, base::Nanoseconds sleep_ns);
   void end_worker();
   base::Nanoseconds work_once(base::Nanoseconds now_ns);
@@ -207,6 +220,11 @@ class TransferEngine::Impl {
   platform::Socket poller_ = platform::kNoSocket;
   platform::Socket wakeup_ = platform::kNoSocket;
   std::unique_ptr<copy::Workers> copy_workers_;  ///< outlives the transports that use it
+  // What lends our memory to neighbours, and what borrows theirs; the transports use the latter.
+  std::unique_ptr<peer::Lender> lender_;
+  std::string lender_unavailable_;
+  std::unique_ptr<peer::BorrowLinks> links_;
+  std::unique_ptr<transport::cma::CmaTransport> cma_;
   std::unique_ptr<transport::local::LocalTransport> local_;
   std::unique_ptr<transport::tcp::TcpTransport> tcp_;
   std::string tcp_unavailable_;

@@ -9,12 +9,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json transports_json(bool local, bool tcp, const std::string& tcp_reason) {
+struct Availability {
+  const char* name;
+  bool available;
+  std::string reason;
+};
+
+Json transports_json(const std::vector<Availability>& built) {
   Json transports = Json::array();
-  transports.push_back(
-      {{"name", "local"}, {"available", local}, {"reason", local ? "" : "local.enabled is false"}});
-  transports.push_back({{"name", "tcp"}, {"available", tcp}, {"reason", tcp_reason}});
-  for (const char* name : {"shm", "cma", "file", "cuda", "nvlink", "rdma", "gds", "mnnvl"}) {
+  for (const Availability& entry : built) {
+    transports.push_back({{"name", entry.name},
+                          {"available", entry.available},
+                          {"reason", entry.available ? "" : entry.reason}});
+  }
+  for (const char* name : {"shm", "file", "cuda", "nvlink", "rdma", "gds", "mnnvl"}) {
     transports.push_back(
         {{"name", name}, {"available", false}, {"reason", "not built into this version"}});
   }
@@ -120,7 +128,15 @@ std::string TransferEngine::Impl::info_json() const {
   info["epoch"] = base::to_hex(epoch_.bytes);
   // Relaxed: shown, and nothing hangs on it.
   info["worker"] = {{"priority_boost", worker_boost_.load(std::memory_order_relaxed)}};
-  info["transports"] = transports_json(local_ != nullptr, tcp_ != nullptr, tcp_unavailable_);
+  info["transports"] = transports_json(
+      {{"local", local_ != nullptr, "local.enabled is false"},
+       {"cma", cma_ != nullptr,
+        environment.neighbors == nullptr ? lender_unavailable_ : "cma.enabled is false"},
+       {"tcp", tcp_ != nullptr, tcp_unavailable_}});
+  info["lends"] = {{"available", lender_ != nullptr},
+                   {"reason", lender_unavailable_},
+                   {"borrowers", lender_ != nullptr ? lender_->borrowers() : 0},
+                   {"held", lender_ != nullptr ? lender_->held() : 0}};
   info["listen"] = tcp_ != nullptr ? tcp_->listening().text() : "";
   Json advertise = Json::array();
   for (const wire::Address& address : connection_.addresses) {

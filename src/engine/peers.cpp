@@ -106,6 +106,11 @@ Result<void> TransferEngine::Impl::connect_and_verify(Handle handle, std::uint64
   transfer::Transport& transport = *planner_.transport(route.transport);
   transfer::Flow& flow = transfer::flow_of(*peer, route.transport);
   ORBITE_TRY(transport.connect(flow, timeout_ns));
+  for (const policy::TransportKind kind : routes_.preferred(peer->is_self())) {
+    if (transfer::Flow* const better = transfer::flows_of(*peer).find(kind); better != nullptr) {
+      ORBITE_TRY(planner_.transport(kind)->connect(*better, timeout_ns));
+    }
+  }
   return peer->is_self() ? Result<void>() : verify_ranges(transport, flow, *peer, timeout_ns);
 }
 

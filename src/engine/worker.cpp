@@ -87,9 +87,31 @@ void TransferEngine::Impl::take_events(base::Nanoseconds timeout_ns) {
     if (events[i].token == 0) {
       network.clear(wakeup_);
       next_tick_ns_ = 0;
-    } else if (tcp_ != nullptr) {
-      tcp_->on_event(events[i].token, events[i].events);
+    } else {
+      on_event(events[i]);
     }
+  }
+}
+
+void TransferEngine::Impl::on_event(const platform::PollEvent& event) {
+  switch (event.token & peer::kTokenKinds) {
+    case peer::kTokenLenderListener:
+    case peer::kTokenBorrower:
+    case peer::kTokenBorrowerProcess:
+      if (lender_ != nullptr) {
+        lender_->on_event(event.token);
+      }
+      return;
+    case peer::kTokenLink:
+    case peer::kTokenLinkProcess:
+      if (links_ != nullptr) {
+        links_->on_event(event.token);
+      }
+      return;
+    default:
+      if (tcp_ != nullptr) {
+        tcp_->on_event(event.token, event.events);
+      }
   }
 }
 
@@ -134,8 +156,16 @@ base::Nanoseconds TransferEngine::Impl::work_once(base::Nanoseconds now_ns) {
   if (tcp_ != nullptr) {
     sleep_ns = std::min(sleep_ns, tcp_->on_tick(now_ns));
   }
-  if (local_ != nullptr) {
-    sleep_ns = std::min(sleep_ns, local_->on_tick(now_ns));
+  if (lender_ != nullptr) {
+    sleep_ns = std::min(sleep_ns, lender_->on_tick(now_ns));
+  }
+  if (links_ != nullptr) {
+    sleep_ns = std::min(sleep_ns, links_->on_tick(now_ns));
+  }
+  for (transport::CopyTransport* const copies : copy_transports()) {
+    if (copies != nullptr) {
+      sleep_ns = std::min(sleep_ns, copies->on_tick(now_ns));
+    }
   }
   registry.reap();
   sleep_ns = std::min(sleep_ns, expire_deadlines(now_ns));
@@ -178,6 +208,9 @@ base::Nanoseconds TransferEngine::Impl::expire_deadlines(base::Nanoseconds now_n
 base::Nanoseconds TransferEngine::Impl::close_step() {
   bool served_ended = true;
   bool all_ended = true;
+  if (lender_ != nullptr) {
+    lender_->stop_accepting();
+  }
   if (tcp_ != nullptr) {
     tcp_->stop_accepting();
     tcp_->end_served(ending());
@@ -261,6 +294,9 @@ void TransferEngine::Impl::begin_close() {
     tcp_->end_waits();
   }
   peers.retire_all();
+  if (lender_ != nullptr) {
+    lender_->close_all(registry);
+  }
   registry.fence_all();
   stop_active(ErrorCode::kCanceled, nullptr);
 }

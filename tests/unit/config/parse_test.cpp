@@ -475,6 +475,7 @@ TEST(ConfigErrors, TellEverythingThatIsWrongInOrder) {
           StartsWith("nonsense: unknown key"), StartsWith("tcp: is an array"),
           StartsWith("local.enabled: is an array"), StartsWith("local.enabled: duplicate key"),
           StartsWith("transfer.routes[1]: \"udp\""),
+          StartsWith("transfer.routes[2]: is an object"),
           StartsWith("transfer.routes: too many entries"),
           StartsWith("advertise.addresses[0]: is 1"),
           StartsWith("advertise.addresses[2]: \"192.0.2.1\" is there twice"),

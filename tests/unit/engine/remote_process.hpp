@@ -18,7 +18,8 @@ namespace orbite::test {
 /// other thread.
 class RemoteProcess {
  public:
-  explicit RemoteProcess(std::size_t bytes) : bytes_(bytes) {
+  explicit RemoteProcess(std::size_t bytes, const Config& config = loopback_config())
+      : bytes_(bytes) {
     int to_parent[2];
     int to_child[2];
     EXPECT_EQ(pipe(to_parent), 0);
@@ -27,7 +28,7 @@ class RemoteProcess {
     if (pid_ == 0) {
       close(to_parent[0]);
       close(to_child[1]);
-      serve(to_parent[1], to_child[0], bytes);
+      serve(to_parent[1], to_child[0], bytes, config);
     }
     close(to_parent[1]);
     close(to_child[0]);
@@ -90,8 +91,9 @@ class RemoteProcess {
     EXPECT_EQ(read(read_fd_, bytes.data(), size), static_cast<ssize_t>(size));
     return bytes;
   }
-  [[noreturn]] static void serve(int write_fd, int read_fd, std::size_t bytes) {
-    Node node("remote", bytes);
+  [[noreturn]] static void serve(int write_fd, int read_fd, std::size_t bytes,
+                                 const Config& config) {
+    Node node("remote", bytes, config);
     send(write_fd, node.engine->connection_blob());
     send(write_fd, node.blob);
     std::vector<std::uint8_t> address(sizeof(std::uint64_t));

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "peer/borrow_link.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/assert.hpp"
+#include "base/error_line.hpp"
+#include "base/log.hpp"
+#include "wire/record.hpp"
+
+namespace orbite::peer {
+namespace {
+
+/// Questions on their way at a time: as many answers fit into any socket.
+constexpr std::size_t kAskedMax = 16;
+constexpr base::Nanoseconds kAskAgain = base::kMillisecond;
+
+std::string link_key(const wire::ConnectionBlob& owner) {
+  const std::vector<std::uint8_t> bytes = wire::encode(owner);
+  return {bytes.begin(), bytes.end()};
+}
+
+wire::RegistrationRef ref_of(const wire::RangeBlob& blob) {
+  wire::RegistrationRef ref;
+  ref.index = blob.index;
+  ref.generation = blob.generation;
+  std::memcpy(ref.key, blob.key.bytes.data(), sizeof(ref.key));
+  return ref;
+}
+
+}  // namespace
+
+Error BorrowLink::refusal() const {
+  const std::lock_guard lock(mutex_);
+  return refusal_.value_or(Error(ErrorCode::kOk));
+}
+
+BorrowLinks::~BorrowLinks() {
+  for (const auto& [key, link] : links_) {
+    end(*link, BorrowLink::State::kEnded, Error(ErrorCode::kEngineClosing));
+  }
+}
+
+// ---- From any thread
+
+Result<std::shared_ptr<BorrowLink>> BorrowLinks::want(const wire::ConnectionBlob& owner) {
+  if (!(owner.host == environment_.host)) {
+    return fail(ErrorCode::kUnsupported, "another host, or another network namespace");
+  }
+  std::shared_ptr<BorrowLink> link;
+  {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<BorrowLink>& known = links_[link_key(owner)];
+    if (known == nullptr) {
+      known = std::make_shared<BorrowLink>(owner);
+    }
+    link = known;
+  }
+  {
+    const std::lock_guard lock(link->mutex_);
+    BorrowLink::State refused = BorrowLink::State::kRefused;
+    link->state_.compare_exchange_strong(refused, BorrowLink::State::kIdle,
+                                         std::memory_order_acq_rel, std::memory_order_acquire);
+  }
+  // Release: pairs with the acquire in on_tick(), which then finds it idle.
+  wanted_.store(true, std::memory_order_release);
+  environment_.wake();
+  return link;
+}
+
+void BorrowLinks::wait(BorrowLink& link, base::Nanoseconds timeout_ns) {
+  std::unique_lock lock(link.mutex_);
+  environment_.waiter.wait_for(lock, link.changed_, timeout_ns, [&] {
+    const BorrowLink::State state = link.state();
+    return state != BorrowLink::State::kIdle && state != BorrowLink::State::kConnecting;
+  });
+}
+
+void BorrowLinks::fetch(BorrowLink& link, const std::shared_ptr<RemoteRange>& range) {
+  {
+    const std::lock_guard lock(link.mutex_);
+    link.to_ask_.push_back(range);
+  }
+  wanted_.store(true, std::memory_order_release);
+  environment_.wake();
+}
+
+void BorrowLinks::wait_fetched(BorrowLink& link, base::Nanoseconds timeout_ns) {
+  std::unique_lock lock(link.mutex_);
+  environment_.waiter.wait_for(lock, link.changed_, timeout_ns, [&] {
+    return !link.ready() || (link.to_ask_.empty() && link.asked_.empty());
+  });
+}
+
+// ---- The worker
+
+std::vector<std::shared_ptr<BorrowLink>> BorrowLinks::all() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<BorrowLink>> links;
+  links.reserve(links_.size());
+  for (const auto& [key, link] : links_) {
+    links.push_back(link);
+  }
+  return links;
+}
+
+void BorrowLinks::set_state(BorrowLink& link, BorrowLink::State state) {
+  const std::lock_guard lock(link.mutex_);
+  // Release: see ready().
+  link.state_.store(state, std::memory_order_release);
+  link.changed_.notify_all();
+}
+
+void BorrowLinks::end(BorrowLink& link, BorrowLink::State state, const Error& error) {
+  if (link.socket_ != platform::kNoSocket) {
+    environment_.network.poller_remove(environment_.poller, link.socket_);
+    environment_.network.close(std::exchange(link.socket_, platform::kNoSocket));
+  }
+  if (link.process_ != nullptr && link.state() == BorrowLink::State::kReady) {
+    environment_.network.poller_remove(environment_.poller, link.process_->end());
+  }
+  if (link.state() != BorrowLink::State::kReady) {
+    link.process_.reset();
+  }
+  base::log(base::LogLevel::kDebug, "no link to a neighbour any more: %s",
+            base::error_line(error).c_str());
+  {
+    const std::lock_guard lock(link.mutex_);
+    link.refusal_ = error;
+    link.to_ask_.clear();
+    link.asked_.clear();
+  }
+  set_state(link, state);
+}
+
+void BorrowLinks::connect(BorrowLink& link) {
+  set_state(link, BorrowLink::State::kConnecting);
+  link.since_ns_ = environment_.clock.now_ns();
+  link.stage_ = BorrowLink::Stage::kServerHello;
+  link.id_ = next_id_++;
+  auto socket = environment_.neighbors.connect(link_name(link.owner_.epoch));
+  if (!socket) {
+    end(link, BorrowLink::State::kRefused, socket.error());
+    return;
+  }
+  link.socket_ = *socket;
+  if (auto added = environment_.network.poller_add(environment_.poller, link.socket_,
+                                                   platform::kPollIn, kTokenLink | link.id_);
+      !added) {
+    end(link, BorrowLink::State::kRefused, added.error());
+    return;
+  }
+  wire::ClientHello& hello = link.hello_;
+  hello = {};
+  hello.client_epoch = environment_.epoch;
+  hello.expected_epoch = link.owner_.epoch;
+  environment_.random.fill(hello.nonce);
+  hello.host = environment_.host;
+  hello.lane_class = static_cast<std::uint8_t>(wire::LaneClass::kLink);
+  hello.name_bytes = static_cast<std::uint16_t>(
+      std::min<std::size_t>(environment_.name.size(), wire::kHelloNameBytesMax));
+  std::memcpy(hello.name, environment_.name.data(), hello.name_bytes);
+  const platform::IoResult sent =
+      environment_.neighbors.send(link.socket_, wire::bytes_of(hello), {});
+  if (sent.kind != platform::IoResult::Kind::kBytes) {
+    end(link, BorrowLink::State::kRefused,
+        Error::make_native(ErrorCode::kPeerDisconnected, sent.native_errno, "no hello sent"));
+  }
+}
+
+void BorrowLinks::on_event(std::uint64_t token) {
+  const std::uint64_t id = token & ~kTokenKinds;
+  std::shared_ptr<BorrowLink> link;
+  for (auto& known : all()) {
+    if (known->id_ == id) {
+      link = std::move(known);
+    }
+  }
+  if (link == nullptr) {
+    return;
+  }
+  const BorrowLink::State lost = link->state() == BorrowLink::State::kReady
+                                     ? BorrowLink::State::kEnded
+                                     : BorrowLink::State::kRefused;
+  if ((token & kTokenKinds) == kTokenLinkProcess) {
+    end(*link, lost, Error(ErrorCode::kPeerDisconnected));
+    return;
+  }
+  std::array<std::uint8_t, kLinkMessageBytesMax> buffer;
+  for (int i = 0; i < kLinkMessagesPerEvent && link->socket_ != platform::kNoSocket; ++i) {
+    platform::Neighbors::Files files;
+    const platform::IoResult got = environment_.neighbors.receive(link->socket_, buffer, files);
+    if (got.kind == platform::IoResult::Kind::kWouldBlock) {
+      return;
+    }
+    if (got.kind != platform::IoResult::Kind::kBytes) {
+      end(*link, lost,
+          Error::make_native(ErrorCode::kPeerDisconnected, got.native_errno, "its link ended"));
+      return;
+    }
+    on_message(*link, std::span(buffer).first(got.bytes), std::move(files));
+  }
+}
+
+void BorrowLinks::on_message(BorrowLink& link, std::span<const std::uint8_t> message,
+                             platform::Neighbors::Files files) {
+  Result<void> taken;
+  switch (link.stage_) {
+    case BorrowLink::Stage::kServerHello:
+      taken = take_server_hello(link, message);
+      break;
+    case BorrowLink::Stage::kWelcome:
+      taken = take_welcome(link, message, files);
+      break;
+    case BorrowLink::Stage::kReady:
+      taken = take_allocation(link, message, files);
+      break;
+  }
+  if (!taken) {
+    base::log(base::LogLevel::kInfo, "no link to the neighbour of epoch %s: %s",
+              base::to_hex(link.owner_.epoch.bytes).c_str(),
+              base::error_line(taken.error()).c_str());
+    end(link,
+        link.stage_ == BorrowLink::Stage::kReady ? BorrowLink::State::kEnded
+                                                 : BorrowLink::State::kRefused,
+        taken.error());
+  }
+}
+
+Result<void> BorrowLinks::take_server_hello(BorrowLink& link,
+                                            std::span<const std::uint8_t> message) {
+  ORBITE_ASSIGN_OR_RETURN(const auto answer,
+                          wire::record_of<wire::ServerHello>(message, "server hello"));
+  ORBITE_TRY(wire::check_server_hello(answer));
+  if (answer.server_epoch != link.owner_.epoch ||
+      !wire::verify_server(link.owner_.secret, link.hello_, answer)) {
+    return fail(ErrorCode::kHandshakeRejected, "who waits there does not know the owner's secret");
+  }
+  if (answer.status != 0) {
+    return fail(static_cast<ErrorCode>(answer.status), "the neighbour refuses");
+  }
+  wire::ClientProof proof;
+  wire::sign_client(link.owner_.secret, link.hello_, answer, proof);
+  const platform::IoResult sent =
+      environment_.neighbors.send(link.socket_, wire::bytes_of(proof), {});
+  if (sent.kind != platform::IoResult::Kind::kBytes) {
+    return fail(
+        Error::make_native(ErrorCode::kPeerDisconnected, sent.native_errno, "no proof sent"));
+  }
+  link.stage_ = BorrowLink::Stage::kWelcome;
+  return {};
+}
+
+Result<void> BorrowLinks::take_welcome(BorrowLink& link, std::span<const std::uint8_t> message,
+                                       const platform::Neighbors::Files& files) {
+  using platform::Neighbors;
+  ORBITE_ASSIGN_OR_RETURN(const auto welcome,
+                          wire::record_of<wire::LinkWelcome>(message, "welcome"));
+  ORBITE_TRY(wire::check_link_welcome(welcome));
+  const std::uint64_t directory_bytes =
+      kDirectoryHeadBytes + welcome.directory_words * sizeof(borrowing::DirectoryWord);
+  const std::uint64_t seat_bytes = welcome.seats * sizeof(borrowing::Seat);
+  if (files.size() != 2 || files[0]->bytes() < directory_bytes || files[1]->bytes() < seat_bytes) {
+    return fail(ErrorCode::kProtocolViolation, "the welcome's files are not what it says");
+  }
+  ORBITE_ASSIGN_OR_RETURN(link.directory_pages_,
+                          environment_.neighbors.map(*files[0], Neighbors::PageAccess::kRead,
+                                                     Neighbors::AfterFork::kAbsent));
+  ORBITE_ASSIGN_OR_RETURN(link.seat_pages_,
+                          environment_.neighbors.map(*files[1], Neighbors::PageAccess::kReadWrite,
+                                                     Neighbors::AfterFork::kAbsent));
+  // SAFETY: both were seen to be large enough, cannot shrink, and are page aligned.
+  const auto* const words = reinterpret_cast<const borrowing::DirectoryWord*>(  // NOLINT
+      link.directory_pages_->pages().data() + kDirectoryHeadBytes);
+  auto* const seats =
+      reinterpret_cast<borrowing::Seat*>(link.seat_pages_->pages().data());  // NOLINT
+  link.seats_.emplace(std::span(words, welcome.directory_words), std::span(seats, welcome.seats));
+  link.directory_words_ = welcome.directory_words;
+  reach_process(link, welcome);
+  link.stage_ = BorrowLink::Stage::kReady;
+  set_state(link, BorrowLink::State::kReady);
+  ask(link);
+  return {};
+}
+
+/// The proof that the kernel lets us, and that it is that process whose directory we have.
+void BorrowLinks::reach_process(BorrowLink& link, const wire::LinkWelcome& welcome) {
+  auto process = environment_.neighbors.process_of(link.socket_);
+  if (!process) {
+    link.process_refusal_ = process.error();
+    return;
+  }
+  std::array<std::uint8_t, sizeof(welcome.probe)> seen{};
+  const iovec here{seen.data(), seen.size()};
+  // NOLINTNEXTLINE: an address of that process.
+  const iovec there{reinterpret_cast<void*>(welcome.probe_address), seen.size()};
+  const platform::ProcessCopy copied = (*process)->read({&here, 1}, {&there, 1});
+  if (copied.bytes != seen.size()) {
+    link.process_refusal_ = Error::make_native(
+        copied.native_errno == EPERM ? ErrorCode::kNotAllowed : ErrorCode::kSystem,
+        copied.native_errno, "the kernel does not let us read process %d%s", (*process)->number(),
+        copied.native_errno == EPERM ? " (another user, or kernel.yama.ptrace_scope)" : "");
+    return;
+  }
+  if (std::memcmp(seen.data(), welcome.probe, seen.size()) != 0) {
+    link.process_refusal_ =
+        Error::make(ErrorCode::kProtocolViolation, "process %d is not the owner of the memory",
+                    (*process)->number());
+    return;
+  }
+  if (auto added = environment_.network.poller_add(environment_.poller, (*process)->end(),
+                                                   platform::kPollIn, kTokenLinkProcess | link.id_);
+      !added) {
+    link.process_refusal_ = added.error();
+    return;
+  }
+  link.process_ = std::move(*process);
+}
+
+/// Sends what waits to be asked.
+void BorrowLinks::ask(BorrowLink& link) {
+  const std::lock_guard lock(link.mutex_);
+  while (link.asked_.size() < kAskedMax && !link.to_ask_.empty()) {
+    const std::shared_ptr<RemoteRange> range = link.to_ask_.front().lock();
+    if (range != nullptr) {
+      wire::LinkFetch question;
+      question.registration = ref_of(range->blob());
+      const platform::IoResult sent =
+          environment_.neighbors.send(link.socket_, wire::bytes_of(question), {});
+      if (sent.kind != platform::IoResult::Kind::kBytes) {
+        break;  // asked again soon, unless the link has ended
+      }
+      link.asked_.push_back(range);
+    }
+    link.to_ask_.pop_front();
+  }
+  link.changed_.notify_all();
+}
+
+Result<void> BorrowLinks::take_allocation(BorrowLink& link, std::span<const std::uint8_t> message,
+                                          const platform::Neighbors::Files& files) {
+  ORBITE_ASSIGN_OR_RETURN(const auto answer,
+                          wire::record_of<wire::LinkAllocation>(message, "link allocation"));
+  ORBITE_TRY(wire::check_link_allocation(answer));
+  std::shared_ptr<RemoteRange> range;
+  {
+    const std::lock_guard lock(link.mutex_);
+    if (link.asked_.empty()) {
+      return fail(ErrorCode::kProtocolViolation, "an answer that nobody asked for");
+    }
+    range = link.asked_.front().lock();
+    link.asked_.pop_front();
+  }
+  if (range != nullptr && answer.status == 0) {
+    const wire::RegistrationRef asked = ref_of(range->blob());
+    if (files.size() != 1 || std::memcmp(&asked, &answer.registration, sizeof(asked)) != 0) {
+      return fail(ErrorCode::kProtocolViolation, "an answer to another question");
+    }
+    if (auto mapped = map_shared(link, answer, *files[0], *range); !mapped) {
+      base::log(base::LogLevel::kInfo, "a shared allocation of a neighbour is out of reach: %s",
+                base::error_line(mapped.error()).c_str());
+    }
+  }
+  ask(link);
+  return {};
+}
+
+Result<void> BorrowLinks::map_shared(BorrowLink& link, const wire::LinkAllocation& answer,
+                                     const platform::PageFile& file, RemoteRange& range) {
+  const wire::RangeBlob& blob = range.blob();
+  std::erase_if(link.mappings_, [](const auto& known) { return known.second.expired(); });
+  std::shared_ptr<platform::PageMapping> mapping = link.mappings_[answer.allocation].lock();
+  if (mapping == nullptr) {
+    ORBITE_ASSIGN_OR_RETURN(
+        std::unique_ptr<platform::PageMapping> made,
+        environment_.neighbors.map(file, platform::Neighbors::PageAccess::kReadWrite,
+                                   platform::Neighbors::AfterFork::kAbsent));
+    mapping = std::move(made);
+    link.mappings_[answer.allocation] = mapping;
+  }
+  const std::uint64_t bytes = mapping->pages().size();
+  if (answer.offset > bytes || blob.length > bytes - answer.offset) {
+    return fail(ErrorCode::kProtocolViolation, "offset %llu + %llu in an allocation of %llu bytes",
+                static_cast<unsigned long long>(answer.offset),
+                static_cast<unsigned long long>(blob.length),
+                static_cast<unsigned long long>(bytes));
+  }
+  const std::uint64_t address =
+      reinterpret_cast<std::uint64_t>(mapping->pages().data()) + answer.offset;  // NOLINT
+  range.map(std::move(mapping), address);
+  return {};
+}
+
+base::Nanoseconds BorrowLinks::on_tick(base::Nanoseconds now_ns) {
+  // Acquire: pairs with the releases of want() and fetch().
+  if (!wanted_.exchange(false, std::memory_order_acquire) && now_ns < look_ns_) {
+    return look_ns_ - now_ns;
+  }
+  const base::Nanoseconds sleep_ns = look_after_all(now_ns);
+  look_ns_ = now_ns + sleep_ns;
+  return sleep_ns;
+}
+
+base::Nanoseconds BorrowLinks::look_after_all(base::Nanoseconds now_ns) {
+  base::Nanoseconds sleep_ns = kLinkIdleSleep;
+  for (const auto& link : all()) {
+    if (link->state() == BorrowLink::State::kIdle) {
+      connect(*link);
+    }
+    if (link->state() == BorrowLink::State::kConnecting) {
+      const base::Nanoseconds due_ns = link->since_ns_ + environment_.handshake_timeout_ns;
+      if (now_ns >= due_ns) {
+        end(*link, BorrowLink::State::kRefused, Error(ErrorCode::kPeerSilent));
+      } else {
+        sleep_ns = std::min(sleep_ns, due_ns - now_ns);
+      }
+    } else if (link->ready()) {
+      ask(*link);
+      const std::lock_guard lock(link->mutex_);
+      sleep_ns = link->to_ask_.empty() || link->asked_.size() >= kAskedMax
+                     ? sleep_ns
+                     : std::min(sleep_ns, kAskAgain);
+    }
+  }
+  // One that nobody else holds: nobody can come to hold it meanwhile.
+  const std::lock_guard lock(mutex_);
+  std::erase_if(links_, [&](const auto& known) {
+    if (known.second.use_count() > 1) {
+      return false;
+    }
+    end(*known.second, BorrowLink::State::kEnded, Error(ErrorCode::kPeerRetired));
+    return true;
+  });
+  return sleep_ns;
+}
+
+}  // namespace orbite::peer

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "peer/borrow_ledger.hpp"
+#include "peer/link_environment.hpp"
+#include "peer/peer.hpp"
+#include "wire/link.hpp"
+
+namespace orbite::peer {
+
+/// Our way into the memory of one neighbour. `Idle -> Connecting -> Ready -> Ended`, or Refused
+/// from where it may be tried again.
+class BorrowLink {
+ public:
+  enum class State : std::uint8_t { kIdle, kConnecting, kReady, kRefused, kEnded };
+
+  explicit BorrowLink(wire::ConnectionBlob owner) : owner_(std::move(owner)) {}
+  BorrowLink(const BorrowLink&) = delete;
+  BorrowLink& operator=(const BorrowLink&) = delete;
+
+  /// Acquire: who sees true may use seats(), process() and process_refusal().
+  [[nodiscard]] bool ready() const noexcept {
+    return state_.load(std::memory_order_acquire) == State::kReady;
+  }
+  [[nodiscard]] State state() const noexcept { return state_.load(std::memory_order_acquire); }
+  /// Why it is kRefused or kEnded.
+  [[nodiscard]] Error refusal() const;
+
+  // Once it was ready, for as long as the link lives: a copy may outlast the end of its owner.
+  [[nodiscard]] BorrowSeats& seats() noexcept { return *seats_; }
+  /// Of the owner. nullptr: process_refusal() says why its ordinary memory is out of reach.
+  [[nodiscard]] platform::Process* process() const noexcept { return process_.get(); }
+  [[nodiscard]] const std::optional<Error>& process_refusal() const noexcept {
+    return process_refusal_;
+  }
+  [[nodiscard]] std::uint64_t directory_words() const noexcept { return directory_words_; }
+
+ private:
+  friend class BorrowLinks;
+  enum class Stage : std::uint8_t { kServerHello, kWelcome, kReady };
+
+  const wire::ConnectionBlob owner_;
+  std::atomic<State> state_{State::kIdle};
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Error> refusal_;  ///< under mutex_
+
+  // The worker's, until the link is ready; then unchanged but for the socket.
+  std::uint64_t id_ = 0;
+  Stage stage_ = Stage::kServerHello;
+  base::Nanoseconds since_ns_ = 0;
+  platform::Socket socket_ = platform::kNoSocket;
+  wire::ClientHello hello_;
+  std::unique_ptr<platform::Process> process_;
+  std::optional<Error> process_refusal_;
+  std::uint64_t directory_words_ = 0;
+  std::unique_ptr<platform::PageMapping> directory_pages_;
+  std::unique_ptr<platform::PageMapping> seat_pages_;
+  std::optional<BorrowSeats> seats_;  ///< goes first
+
+  // Shared allocations: ranges whose place in one is not asked for yet, and is. Under mutex_.
+  std::deque<std::weak_ptr<RemoteRange>> to_ask_;
+  std::deque<std::weak_ptr<RemoteRange>> asked_;
+  /// The worker's; by the owner's numbers, while a range lies in one.
+  std::unordered_map<std::uint64_t, std::weak_ptr<platform::PageMapping>> mappings_;
+};
+
+/// All of them. The worker's, but where it says otherwise.
+class BorrowLinks {
+ public:
+  explicit BorrowLinks(LinkEnvironment environment) : environment_(std::move(environment)) {}
+  BorrowLinks(const BorrowLinks&) = delete;
+  BorrowLinks& operator=(const BorrowLinks&) = delete;
+  /// Nobody copies any more.
+  ~BorrowLinks();
+
+  // From any thread.
+  /// The same one for the same connection blob, while somebody holds it. The worker connects it, or
+  /// tries again where it was refused. kUnsupported: that engine is not of our host.
+  Result<std::shared_ptr<BorrowLink>> want(const wire::ConnectionBlob& owner);
+  /// Waits at most `timeout_ns` until it is ready, refused or ended.
+  void wait(BorrowLink& link, base::Nanoseconds timeout_ns);
+  /// Gets what `range`, which says that it lies in a shared allocation, needs to be reached.
+  void fetch(BorrowLink& link, const std::shared_ptr<RemoteRange>& range);
+  /// Waits at most `timeout_ns` for the answers to what was asked before.
+  void wait_fetched(BorrowLink& link, base::Nanoseconds timeout_ns);
+
+  void on_event(std::uint64_t token);
+  /// Returns how long the worker may sleep.
+  base::Nanoseconds on_tick(base::Nanoseconds now_ns);
+
+ private:
+  void connect(BorrowLink& link);
+  void on_message(BorrowLink& link, std::span<const std::uint8_t> message,
+                  platform::Neighbors::Files files);
+  Result<void> take_server_hello(BorrowLink& link, std::span<const std::uint8_t> message);
+  Result<void> take_welcome(BorrowLink& link, std::span<const std::uint8_t> message,
+                            const platform::Neighbors::Files& files);
+  Result<void> take_allocation(BorrowLink& link, std::span<const std::uint8_t> message,
+                               const platform::Neighbors::Files& files);
+  Result<void> map_shared(BorrowLink& link, const wire::LinkAllocation& answer,
+                          const platform::PageFile& file, RemoteRange& range);
+  void reach_process(BorrowLink& link, const wire::LinkWelcome& welcome);
+  void ask(BorrowLink& link);
+  void end(BorrowLink& link, BorrowLink::State state, const Error& error);
+  void set_state(BorrowLink& link, BorrowLink::State state);
+  std::vector<std::shared_ptr<BorrowLink>> all();
+  base::Nanoseconds look_after_all(base::Nanoseconds now_ns);
+
+  const LinkEnvironment environment_;
+  std::atomic<bool> wanted_{false};
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<BorrowLink>> links_;
+  std::uint64_t next_id_ = 1;
+  base::Nanoseconds look_ns_ = 0;  ///< when on_tick() looks again by itself
+};
+
+}  // namespace orbite::peer

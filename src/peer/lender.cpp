@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "peer/lender.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/assert.hpp"
+#include "base/error_line.hpp"
+#include "base/log.hpp"
+#include "memory/registry.hpp"
+#include "wire/record.hpp"
+
+namespace orbite::peer {
+namespace {
+
+constexpr std::uint32_t kSeats = BorrowSeats::kSeatsMax;
+constexpr int kAcceptsPerEvent = 16;
+/// While somebody may be inside of what we have closed.
+constexpr base::Nanoseconds kHeldPeriod = base::kMillisecond;
+/// How long nobody is accepted after the system had no descriptor or no memory.
+constexpr base::Nanoseconds kListenerRest = 100 * base::kMillisecond;
+
+static_assert(sizeof(wire::ClientHello) <= kLinkMessageBytesMax);
+
+std::span<borrowing::DirectoryWord> words_of(const platform::PageMapping& pages,
+                                             std::uint64_t count) {
+  // SAFETY: the file has room for that many words behind its head, all zero bytes, which is an
+  // atomic 0; it is page aligned.
+  auto* const first = reinterpret_cast<borrowing::DirectoryWord*>(  // NOLINT
+      pages.pages().data() + kDirectoryHeadBytes);
+  return {first, static_cast<std::size_t>(count)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Lender>> Lender::create(LinkEnvironment environment) {
+  const std::uint64_t bytes =
+      kDirectoryHeadBytes + environment.registrations_max * sizeof(borrowing::DirectoryWord);
+  ORBITE_ASSIGN_OR_RETURN(std::shared_ptr<const platform::PageFile> file,
+                          environment.neighbors.make_pages("orbite-directory", bytes, {}));
+  ORBITE_ASSIGN_OR_RETURN(
+      std::unique_ptr<platform::PageMapping> pages,
+      environment.neighbors.map(*file, platform::Neighbors::PageAccess::kReadWrite,
+                                platform::Neighbors::AfterFork::kAbsent));
+  ORBITE_TRY(environment.neighbors.forbid_writes(*file));
+  std::unique_ptr<Lender> lender(
+      new Lender(std::move(environment), std::move(file), std::move(pages)));
+  ORBITE_TRY(lender->listen());
+  return lender;
+}
+
+Lender::Lender(LinkEnvironment environment, std::shared_ptr<const platform::PageFile> directory,
+               std::unique_ptr<platform::PageMapping> pages)
+    : environment_(std::move(environment)),
+      directory_(std::move(directory)),
+      pages_(std::move(pages)),
+      ledger_(words_of(*pages_, environment_.registrations_max)) {
+  environment_.random.fill(probe_);
+  std::memcpy(pages_->pages().data(), probe_.data(), probe_.size());
+}
+
+Lender::~Lender() {
+  stop_accepting();
+  while (!all_.empty()) {
+    end(all_.begin()->first, "we end");
+  }
+  ledger_.reconcile();
+}
+
+Result<void> Lender::listen() {
+  ORBITE_ASSIGN_OR_RETURN(listener_, environment_.neighbors.listen(link_name(environment_.epoch)));
+  return environment_.network.poller_add(environment_.poller, listener_, platform::kPollIn,
+                                         kTokenLenderListener);
+}
+
+void Lender::stop_accepting() {
+  if (listener_ != platform::kNoSocket) {
+    environment_.network.poller_remove(environment_.poller, listener_);
+    environment_.network.close(std::exchange(listener_, platform::kNoSocket));
+  }
+}
+
+// ---- The ledger, from any thread
+
+Result<void> Lender::open(Handle registration) {
+  // Relaxed: close_all() comes after whoever opens, by the engine's order of closing.
+  std::uint32_t highest = highest_.load(std::memory_order_relaxed);
+  while (highest < registration.index &&
+         !highest_.compare_exchange_weak(highest, registration.index, std::memory_order_relaxed)) {
+  }
+  return ledger_.open(registration);
+}
+
+void Lender::close(memory::RangeLoan loan) noexcept {
+  ledger_.close(std::move(loan));
+  if (ledger_.reconcile()) {
+    environment_.wake();
+  }
+}
+
+void Lender::close_all(memory::Registry& registry) noexcept {
+  const auto words = words_of(*pages_, environment_.registrations_max);
+  const std::size_t count = std::min<std::size_t>(
+      words.size(), std::size_t{highest_.load(std::memory_order_relaxed)} + 1);
+  for (std::size_t index = 0; index < count; ++index) {
+    // Relaxed: only we write it; whoever closes at the same time is told apart by the ledger.
+    const std::uint32_t generation = words[index].load(std::memory_order_relaxed);
+    if (generation == 0) {
+      continue;
+    }
+    const Handle handle{static_cast<std::uint32_t>(index), generation};
+    if (auto found = registry.find(handle); found) {
+      if (auto loan = registry.borrow(*found, memory::Direction::kRead, memory::Borrower::kLocal);
+          loan) {
+        ledger_.close(std::move(*loan));
+      }
+    }
+  }
+  if (ledger_.reconcile()) {
+    environment_.wake();
+  }
+}
+
+// ---- The worker
+
+void Lender::on_event(std::uint64_t token) {
+  const std::uint64_t id = token & ~kTokenKinds;
+  if ((token & kTokenKinds) == kTokenLenderListener) {
+    accept_waiting();
+    return;
+  }
+  if ((token & kTokenKinds) == kTokenBorrowerProcess) {
+    end(id, "its process has ended");
+    return;
+  }
+  std::array<std::uint8_t, kLinkMessageBytesMax> buffer;
+  for (int i = 0; i < kLinkMessagesPerEvent; ++i) {
+    const auto found = all_.find(id);
+    if (found == all_.end()) {
+      return;
+    }
+    platform::Neighbors::Files files;
+    const platform::IoResult got =
+        environment_.neighbors.receive(found->second.socket, buffer, files);
+    if (got.kind == platform::IoResult::Kind::kWouldBlock) {
+      return;
+    }
+    if (got.kind == platform::IoResult::Kind::kBytes) {
+      on_message(id, found->second, std::span(buffer).first(got.bytes), !files.empty());
+    } else if (got.kind == platform::IoResult::Kind::kEnded) {
+      end(id, "closed by it");
+    } else if (got.native_errno == ECONNRESET) {
+      end(id, "reset by it");
+    } else {
+      // A message that was lost is no end: it may be inside of our memory.
+      on_message(id, found->second, {}, true);
+    }
+  }
+}
+
+void Lender::accept_waiting() {
+  for (int i = 0; i < kAcceptsPerEvent; ++i) {
+    auto socket = environment_.neighbors.accept(listener_);
+    if (!socket) {
+      if (socket.error().code() == ErrorCode::kSystem) {
+        rests_until_ns_ = environment_.clock.now_ns() + kListenerRest;
+        environment_.network.poller_modify(environment_.poller, listener_, 0, kTokenLenderListener);
+      }
+      return;
+    }
+    make_room();
+    const std::uint64_t id = next_id_++;
+    if (!environment_.network.poller_add(environment_.poller, *socket, platform::kPollIn,
+                                         kTokenBorrower | id)) {
+      environment_.network.close(*socket);
+      continue;
+    }
+    Borrower& borrower = all_[id];
+    borrower.socket = *socket;
+    borrower.since_ns = environment_.clock.now_ns();
+  }
+}
+
+/// The oldest that has not proved itself makes room: strangers cannot keep a neighbour out.
+void Lender::make_room() {
+  std::uint64_t unproved = 0;
+  std::uint64_t oldest = UINT64_MAX;
+  for (const auto& [id, borrower] : all_) {
+    if (borrower.in_ledger == 0) {
+      ++unproved;
+      oldest = std::min(oldest, id);
+    }
+  }
+  if (unproved >= environment_.handshakes_max) {
+    end(oldest, "too many connections in their handshake");
+  }
+}
+
+void Lender::on_message(std::uint64_t id, Borrower& borrower, std::span<const std::uint8_t> message,
+                        bool has_files) {
+  Result<void> taken;
+  if (has_files && borrower.stage != Stage::kMuted) {
+    taken = fail(ErrorCode::kProtocolViolation, "a borrower sends no files");
+  } else {
+    switch (borrower.stage) {
+      case Stage::kHello:
+        taken = take_hello(borrower, message);
+        break;
+      case Stage::kProof:
+        taken = take_proof(id, borrower, message);
+        break;
+      case Stage::kServed:
+        taken = take_fetch(borrower, message);
+        break;
+      case Stage::kMuted:
+        return;
+    }
+  }
+  if (taken) {
+    return;
+  }
+  if (borrower.in_ledger == 0) {
+    end(id, base::error_line(taken.error()).c_str());
+    return;
+  }
+  base::log(base::LogLevel::kWarn, "neighbour '%.64s' is not answered any more: %s",
+            borrower.hello.name, base::error_line(taken.error()).c_str());
+  borrower.stage = Stage::kMuted;
+}
+
+Result<void> Lender::take_hello(Borrower& borrower, std::span<const std::uint8_t> message) {
+  ORBITE_ASSIGN_OR_RETURN(borrower.hello,
+                          wire::record_of<wire::ClientHello>(message, "link hello"));
+  ORBITE_TRY(wire::check_link_hello(borrower.hello));
+  ErrorCode status = ErrorCode::kOk;
+  if (borrower.hello.expected_epoch != environment_.epoch) {
+    status = ErrorCode::kPeerEpochChanged;
+  } else if (!(borrower.hello.host == environment_.host)) {
+    status = ErrorCode::kUnsupported;
+  } else if (borrowers() >= environment_.borrowers_max) {
+    status = ErrorCode::kBudgetExhausted;
+  }
+  borrower.answer.status = static_cast<std::uint16_t>(status);
+  borrower.answer.server_epoch = environment_.epoch;
+  environment_.random.fill(borrower.answer.nonce);
+  wire::sign_server(environment_.secret, borrower.hello, borrower.answer);
+  const platform::IoResult sent =
+      environment_.neighbors.send(borrower.socket, wire::bytes_of(borrower.answer), {});
+  if (sent.kind != platform::IoResult::Kind::kBytes) {
+    return fail(Error::make_native(ErrorCode::kSystem, sent.native_errno, "no room for an answer"));
+  }
+  if (status != ErrorCode::kOk) {
+    return fail(status, "refused");
+  }
+  borrower.stage = Stage::kProof;
+  return {};
+}
+
+Result<void> Lender::take_proof(std::uint64_t id, Borrower& borrower,
+                                std::span<const std::uint8_t> message) {
+  ORBITE_ASSIGN_OR_RETURN(const wire::ClientProof proof,
+                          wire::record_of<wire::ClientProof>(message, "link proof"));
+  ORBITE_TRY(wire::check_client_proof(proof));
+  if (!wire::verify_client(environment_.secret, borrower.hello, borrower.answer, proof)) {
+    return fail(ErrorCode::kHandshakeRejected, "it does not know our secret");
+  }
+  return welcome(id, borrower);
+}
+
+Result<void> Lender::welcome(std::uint64_t id, Borrower& borrower) {
+  // Without it the end of the connection alone tells of the end of the process.
+  if (auto process = environment_.neighbors.process_of(borrower.socket); process) {
+    borrower.process = std::move(*process);
+    ORBITE_TRY(environment_.network.poller_add(environment_.poller, borrower.process->end(),
+                                               platform::kPollIn, kTokenBorrowerProcess | id));
+  }
+  ORBITE_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const platform::PageFile> file,
+      environment_.neighbors.make_pages("orbite-seats", kSeats * sizeof(borrowing::Seat), {}));
+  ORBITE_ASSIGN_OR_RETURN(borrower.seats,
+                          environment_.neighbors.map(*file, platform::Neighbors::PageAccess::kRead,
+                                                     platform::Neighbors::AfterFork::kAbsent));
+  // SAFETY: as large as that, page aligned, and zero bytes are empty seats.
+  const auto* const seats = reinterpret_cast<const borrowing::Seat*>(  // NOLINT
+      borrower.seats->pages().data());
+  ORBITE_ASSIGN_OR_RETURN(borrower.in_ledger, ledger_.add_borrower({seats, kSeats}));
+  wire::LinkWelcome record;
+  record.seats = kSeats;
+  record.directory_words = environment_.registrations_max;
+  record.probe_address = reinterpret_cast<std::uint64_t>(pages_->pages().data());  // NOLINT
+  std::memcpy(record.probe, probe_.data(), probe_.size());
+  borrower.stage = Stage::kServed;
+  borrowers_.fetch_add(1, std::memory_order_relaxed);
+  const platform::IoResult sent =
+      environment_.neighbors.send(borrower.socket, wire::bytes_of(record), {directory_, file});
+  if (sent.kind != platform::IoResult::Kind::kBytes) {
+    return fail(Error::make_native(ErrorCode::kSystem, sent.native_errno, "no room for an answer"));
+  }
+  return {};
+}
+
+Result<void> Lender::take_fetch(Borrower& borrower, std::span<const std::uint8_t> message) {
+  ORBITE_ASSIGN_OR_RETURN(const wire::LinkFetch fetch,
+                          wire::record_of<wire::LinkFetch>(message, "link fetch"));
+  ORBITE_TRY(wire::check_link_fetch(fetch));
+  wire::LinkAllocation answer;
+  answer.registration = fetch.registration;
+  platform::Neighbors::Files files;
+  auto shared = environment_.share(fetch.registration);
+  if (shared) {
+    answer.allocation = shared->allocation;
+    answer.offset = shared->offset;
+    files.push_back(shared->file);
+  } else {
+    answer.status = static_cast<std::uint16_t>(shared.error().code());
+  }
+  const platform::IoResult sent =
+      environment_.neighbors.send(borrower.socket, wire::bytes_of(answer), files);
+  if (sent.kind != platform::IoResult::Kind::kBytes) {
+    return fail(Error::make_native(ErrorCode::kSystem, sent.native_errno,
+                                   "no room for an answer: it asks and does not listen"));
+  }
+  return {};
+}
+
+/// Its connection or its process has ended, and with it its last copy.
+void Lender::end(std::uint64_t id, const char* why) noexcept {
+  const auto found = all_.find(id);
+  if (found == all_.end()) {
+    return;
+  }
+  Borrower& borrower = found->second;
+  base::log(base::LogLevel::kDebug, "link from '%.64s' ended: %s", borrower.hello.name, why);
+  if (borrower.process != nullptr) {
+    environment_.network.poller_remove(environment_.poller, borrower.process->end());
+  }
+  environment_.network.poller_remove(environment_.poller, borrower.socket);
+  environment_.network.close(borrower.socket);
+  if (borrower.in_ledger != 0) {
+    ledger_.remove_borrower(borrower.in_ledger);
+    borrowers_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  all_.erase(found);
+}
+
+base::Nanoseconds Lender::on_tick(base::Nanoseconds now_ns) {
+  base::Nanoseconds sleep_ns = kLinkIdleSleep;
+  if (rests_until_ns_ != 0 && listener_ != platform::kNoSocket) {
+    if (now_ns >= rests_until_ns_) {
+      rests_until_ns_ = 0;
+      environment_.network.poller_modify(environment_.poller, listener_, platform::kPollIn,
+                                         kTokenLenderListener);
+    } else {
+      sleep_ns = std::min(sleep_ns, rests_until_ns_ - now_ns);
+    }
+  }
+  const bool all_proved = all_.size() == borrowers();
+  for (auto next = all_.begin(); !all_proved && next != all_.end();) {
+    const auto current = next++;
+    if (current->second.in_ledger == 0) {
+      const base::Nanoseconds due_ns = current->second.since_ns + environment_.handshake_timeout_ns;
+      if (now_ns >= due_ns) {
+        end(current->first, "its handshake took too long");
+      } else {
+        sleep_ns = std::min(sleep_ns, due_ns - now_ns);
+      }
+    }
+  }
+  return ledger_.reconcile() ? std::min(sleep_ns, kHeldPeriod) : sleep_ns;
+}
+
+}  // namespace orbite::peer

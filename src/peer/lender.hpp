@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+
+#include "peer/borrow_ledger.hpp"
+#include "peer/link_environment.hpp"
+#include "wire/link.hpp"
+
+namespace orbite::peer {
+
+/// Our memory for the neighbours: who may borrow it, and the ledger of what they do. The worker's,
+/// but where it says otherwise.
+class Lender {
+ public:
+  /// Waits for borrowers from here on. kAddressInUse, kOutOfMemory, kSystem.
+  static Result<std::unique_ptr<Lender>> create(LinkEnvironment environment);
+  Lender(const Lender&) = delete;
+  Lender& operator=(const Lender&) = delete;
+  /// Nobody may be inside of anything: held() is 0.
+  ~Lender();
+
+  // From any thread.
+  /// Before the registration's blob is given to anybody. kOutOfMemory, kBudgetExhausted.
+  Result<void> open(Handle registration);
+  /// Nobody enters it any more; `loan`, taken before it was fenced, goes back when nobody is
+  /// inside. Does nothing where it was closed before.
+  void close(memory::RangeLoan loan) noexcept;
+  /// All that are open, before the registry fences them.
+  void close_all(memory::Registry& registry) noexcept;
+  /// Closed, and somebody may be inside.
+  [[nodiscard]] std::size_t held() const { return ledger_.held(); }
+  /// Engines that have proved themselves.
+  [[nodiscard]] std::uint32_t borrowers() const noexcept {
+    return borrowers_.load(std::memory_order_relaxed);
+  }
+
+  void on_event(std::uint64_t token);
+  /// Returns how long the worker may sleep.
+  base::Nanoseconds on_tick(base::Nanoseconds now_ns);
+  /// Nobody new is let in.
+  void stop_accepting();
+
+ private:
+  enum class Stage : std::uint8_t {
+    kHello,  ///< theirs is due
+    kProof,  ///< theirs is due
+    kServed,
+    kMuted  ///< it broke the rules: nothing is answered, but its seats count until its end
+  };
+  struct Borrower {
+    platform::Socket socket = platform::kNoSocket;
+    Stage stage = Stage::kHello;
+    base::Nanoseconds since_ns = 0;
+    wire::ClientHello hello;
+    wire::ServerHello answer;
+    std::unique_ptr<platform::Process> process;  ///< nullptr where the system cannot tell it
+    std::unique_ptr<platform::PageMapping> seats;
+    std::uint64_t in_ledger = 0;  ///< once it is served
+  };
+
+  Lender(LinkEnvironment environment, std::shared_ptr<const platform::PageFile> directory,
+         std::unique_ptr<platform::PageMapping> pages);
+  Result<void> listen();
+  void accept_waiting();
+  void make_room();
+  void on_message(std::uint64_t id, Borrower& borrower, std::span<const std::uint8_t> message,
+                  bool has_files);
+  Result<void> take_hello(Borrower& borrower, std::span<const std::uint8_t> message);
+  Result<void> take_proof(std::uint64_t id, Borrower& borrower,
+                          std::span<const std::uint8_t> message);
+  Result<void> take_fetch(Borrower& borrower, std::span<const std::uint8_t> message);
+  Result<void> welcome(std::uint64_t id, Borrower& borrower);
+  void end(std::uint64_t id, const char* why) noexcept;
+
+  const LinkEnvironment environment_;
+  const std::shared_ptr<const platform::PageFile> directory_;
+  const std::unique_ptr<platform::PageMapping> pages_;  ///< of the directory
+  std::array<std::uint8_t, 16> probe_{};
+  BorrowLedger ledger_;
+  std::atomic<std::uint32_t> highest_{0};  ///< index that was ever open
+  std::atomic<std::uint32_t> borrowers_{0};
+
+  platform::Socket listener_ = platform::kNoSocket;
+  base::Nanoseconds rests_until_ns_ = 0;  ///< the listener; 0: it does not
+  std::uint64_t next_id_ = 1;
+  std::unordered_map<std::uint64_t, Borrower> all_;
+};
+
+}  // namespace orbite::peer

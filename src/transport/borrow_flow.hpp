@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "peer/borrow_link.hpp"
+#include "transport/copy_transport.hpp"
+
+namespace orbite::transport {
+
+/// To a neighbour whose memory we borrow.
+class BorrowFlow final : public CopyFlow {
+ public:
+  BorrowFlow(policy::TransportKind kind, std::shared_ptr<peer::BorrowLink> link)
+      : CopyFlow(kind), link_(std::move(link)) {}
+
+  [[nodiscard]] peer::BorrowLink& link() const noexcept { return *link_; }
+
+ private:
+  const std::shared_ptr<peer::BorrowLink> link_;
+};
+
+/// The owner's registrations that a slice touches, each once. A slice has at most as many as a seat
+/// has names: that is what the transports' limits are for.
+class BorrowedNames {
+ public:
+  explicit BorrowedNames(const transfer::Slice& slice) {
+    const transfer::Prepared& prepared = *slice.execution->prepared();
+    for (transfer::ExtentCursor extents = slice.extents; !extents.at_end();) {
+      const wire::RangeBlob& blob = prepared.remotes[extents.remote_index()]->blob();
+      const Handle name{blob.index, blob.generation};
+      if (std::find(names_.begin(), names_.begin() + count_, name) == names_.begin() + count_) {
+        names_[static_cast<std::size_t>(count_++)] = name;
+      }
+      extents.take();
+    }
+  }
+  [[nodiscard]] std::span<const Handle> get() const noexcept {
+    return {names_.data(), static_cast<std::size_t>(count_)};
+  }
+
+ private:
+  std::array<Handle, peer::BorrowSeats::kNamesMax> names_;
+  std::ptrdiff_t count_ = 0;
+};
+
+/// Nothing of the slice was done.
+inline transfer::SliceResult not_begun(ErrorCode code) {
+  return {code, 0, 0, RemoteEffect::kNone, false};
+}
+
+}  // namespace orbite::transport
