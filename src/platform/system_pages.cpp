@@ -81,17 +81,13 @@ int reserve_huge_pages(int fd, std::uint64_t bytes) {
   return probe.map(fd, bytes, PROT_READ | PROT_WRITE);
 }
 
-Result<void> check_huge_size(int fd, std::uint64_t bytes) {
+/// A file of huge pages says so itself.
+Result<std::uint64_t> huge_page_bytes_of(int fd) {
   struct stat status{};
   if (::fstat(fd, &status) != 0 || status.st_blksize <= 0) {
     return fail(Error::make_native(ErrorCode::kSystem, errno, "no size of huge pages"));
   }
-  const auto page_bytes = static_cast<std::uint64_t>(status.st_blksize);
-  if (bytes % page_bytes != 0) {
-    return fail(ErrorCode::kInvalidArgument, "%llu bytes are no multiple of huge pages of %llu",
-                ull(bytes), ull(page_bytes));
-  }
-  return {};
+  return static_cast<std::uint64_t>(status.st_blksize);
 }
 
 }  // namespace
@@ -112,6 +108,16 @@ std::optional<std::uint64_t> sealed_bytes(int fd) noexcept {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
+std::uint64_t page_bytes() noexcept { return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)); }
+
+Result<std::uint64_t> huge_page_bytes() {
+  const Descriptor descriptor(create_memfd("orbite-probe", true));
+  if (descriptor.get() < 0) {
+    return fail(Error::make_native(ErrorCode::kUnsupported, errno, "no huge pages"));
+  }
+  return huge_page_bytes_of(descriptor.get());
+}
+
 Result<std::shared_ptr<const PageFile>> make_page_file(std::string_view name, std::uint64_t bytes,
                                                        bool huge) {
   if (bytes == 0 || bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) {
@@ -125,7 +131,11 @@ Result<std::shared_ptr<const PageFile>> make_page_file(std::string_view name, st
                                    shown.c_str()));
   }
   if (huge) {
-    ORBITE_TRY(check_huge_size(descriptor.get(), bytes));
+    ORBITE_ASSIGN_OR_RETURN(const std::uint64_t multiple, huge_page_bytes_of(descriptor.get()));
+    if (bytes % multiple != 0) {
+      return fail(ErrorCode::kInvalidArgument, "%llu bytes are no multiple of huge pages of %llu",
+                  ull(bytes), ull(multiple));
+    }
   }
   if (::ftruncate(descriptor.get(), static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(descriptor.get(), F_ADD_SEALS, kSealsNeeded) != 0) {

@@ -37,6 +37,11 @@ const SystemPageFile& system_file(const PageFile& file) noexcept;
 /// for any other descriptor.
 std::optional<std::uint64_t> sealed_bytes(int fd) noexcept;
 
+/// Of the ordinary pages.
+std::uint64_t page_bytes() noexcept;
+/// Of the system's huge pages; kUnsupported with the errno where it knows none.
+Result<std::uint64_t> huge_page_bytes();
+
 /// As Neighbors::make_pages. May throw std::bad_alloc.
 Result<std::shared_ptr<const PageFile>> make_page_file(std::string_view name, std::uint64_t bytes,
                                                        bool huge);
