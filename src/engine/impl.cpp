@@ -436,7 +436,7 @@ Result<TransferEngine::Impl::Posting> TransferEngine::Impl::accept_notification(
 Result<Outcome> TransferEngine::Impl::post(Handle handle, const PostOptions& post_options) {
   ORBITE_TRY(check_usable());
   ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, requests_.find(handle));
-  std::shared_ptr<transfer::Execution> execution;
+  Launched launched;
   {
     const std::lock_guard lock(request->mutex);
     if (request->released) {
@@ -463,12 +463,12 @@ Result<Outcome> TransferEngine::Impl::post(Handle handle, const PostOptions& pos
             : options.config.transfer.default_timeout_ms * base::kMillisecond;
     launch_options.deadline_ns =
         timeout_ns == 0 ? 0 : base::saturating_add(launch_options.posted_ns, timeout_ns);
-    ORBITE_ASSIGN_OR_RETURN(execution, launch(std::move(launch_options)));
-    request->execution = execution;
-    count_route(execution->route().transport);
+    ORBITE_ASSIGN_OR_RETURN(launched, launch(std::move(launch_options)));
+    request->execution = launched.execution;
+    count_route(launched.execution->route().transport);
   }
-  drive(*execution, kPostLimit);
-  return execution->outcome();
+  drive(launched);
+  return launched.execution->outcome();
 }
 
 /// By the best way there is at this moment. It is never changed afterwards.
@@ -487,7 +487,7 @@ policy::Route TransferEngine::Impl::route_now(const transfer::Prepared& prepared
 /// before a close, or an operator who declares its peer fenced, looks for those to stop:
 /// kEngineClosing or kPeerRetired when it comes later. When there is no memory for it, it throws
 /// and nothing of it has happened; once it is active, nothing here can fail.
-Result<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::launch(
+Result<TransferEngine::Impl::Launched> TransferEngine::Impl::launch(
     transfer::Execution::Options launch_options) {
   launch_options.on_terminal = [this](transfer::Execution& done) { on_terminal(done); };
   auto execution = std::make_shared<transfer::Execution>(std::move(launch_options));
@@ -506,10 +506,15 @@ Result<std::shared_ptr<transfer::Execution>> TransferEngine::Impl::launch(
   transfer::Flow& flow = transfer::flow_of(execution->peer(), execution->route().transport);
   planner_.enqueue(flow, execution);
   planner_.pump(transport_of(*execution), flow);
-  if (is_next_deadline) {
+  return Launched{std::move(execution), is_next_deadline};
+}
+
+void TransferEngine::Impl::drive(const Launched& launched) noexcept {
+  drive(*launched.execution, kPostLimit);
+  // The worker sleeps until a later one. What is done by now has no deadline any more.
+  if (launched.is_next_deadline && !launched.execution->terminal()) {
     wake_worker();
   }
-  return execution;
 }
 
 /// What moves bytes ends a slice for which it has no memory; whatever else asks for some is left to
@@ -674,9 +679,8 @@ Result<void> TransferEngine::Impl::send_notification(Handle handle,
   launch_options.peer = peer;
   launch_options.notification = std::move(posting.notification);
   launch_options.outbox_charge = std::move(posting.outbox_charge);
-  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<transfer::Execution> execution,
-                          launch(std::move(launch_options)));
-  drive(*execution, kPostLimit);
+  ORBITE_ASSIGN_OR_RETURN(const Launched launched, launch(std::move(launch_options)));
+  drive(launched);
   return {};
 }
 
