@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 #define ORBITE_NIXL_ABI_MAJOR 0
-#define ORBITE_NIXL_ABI_MINOR 2
+#define ORBITE_NIXL_ABI_MINOR 3
 
 /* Handles: generation in the high 32 bits, index in the low ones. 0 is never a handle. */
 typedef uint64_t orbite_nixl_engine_t;
@@ -49,6 +49,9 @@ typedef uint64_t orbite_nixl_registration_t; /* one registered range */
 typedef uint64_t orbite_nixl_peer_t;         /* one remote engine under one epoch, or ourselves */
 typedef uint64_t orbite_nixl_range_t;        /* a lease on a peer's (or our own) described range */
 typedef uint64_t orbite_nixl_request_t;      /* a prepared transfer and its current execution */
+/* Memory that other processes of this host can map. Of the process, not of an engine; a number that
+ * is never given twice. 0 is none. */
+typedef uint64_t orbite_nixl_shared_t;
 
 /* The numbers of orbite/error_codes.def, which also says what each means. */
 typedef enum orbite_nixl_status {
@@ -235,6 +238,45 @@ orbite_nixl_memory_query(orbite_nixl_engine_t engine, orbite_nixl_registration_t
 ORBITE_NIXL_API orbite_nixl_status_t
 orbite_nixl_memory_export(orbite_nixl_engine_t engine, orbite_nixl_registration_t registration,
                           void* buffer, size_t* bytes, orbite_nixl_error_t* error);
+
+/* ---- Shared memory ---- */
+
+/* A range that lies in one piece of it and is registered can be reached by engines of this host
+ * without the network. No call here needs an engine, and none is undone by one that closes. */
+
+#define ORBITE_NIXL_SHARED_NAME_BYTES_MAX 64
+#define ORBITE_NIXL_SHARED_BYTES_MAX (1ull << 46)
+#define ORBITE_NIXL_SHARED_HUGE_PAGES 1u /* of the system's: UNSUPPORTED when it has too few */
+
+typedef struct orbite_nixl_shared_options {
+  orbite_nixl_record_t record;
+  uint64_t bytes;    /* 1..ORBITE_NIXL_SHARED_BYTES_MAX; rounded up to whole pages inside */
+  const char* name;  /* for people who look at the process; NULL: "orbite" */
+  size_t name_bytes; /* at most ORBITE_NIXL_SHARED_NAME_BYTES_MAX, none of them 0 */
+  uint32_t flags;    /* ORBITE_NIXL_SHARED_* */
+  uint32_t reserved;
+} orbite_nixl_shared_options_t;
+
+/* Zeros, at *address. */
+ORBITE_NIXL_API orbite_nixl_status_t orbite_nixl_shared_allocate(
+    const orbite_nixl_shared_options_t* options, orbite_nixl_shared_t* shared, uint64_t* address,
+    orbite_nixl_error_t* error);
+/* Pages that the caller has mapped already: `fd` is a memfd with the seals F_SEAL_SHRINK and
+ * F_SEAL_GROW, open for reading and writing, and [address, address + bytes) is one run of it,
+ * mapped with MAP_SHARED for reading and writing. All of that is checked: INVALID_ARGUMENT,
+ * INVALID_RANGE. A range that overlaps other shared memory is INVALID_RANGE. The descriptor is
+ * duplicated; the mapping stays the caller's and must stay until the free has answered OK. */
+ORBITE_NIXL_API orbite_nixl_status_t orbite_nixl_shared_import(int32_t fd, uint64_t address,
+                                                               uint64_t bytes,
+                                                               orbite_nixl_shared_t* shared,
+                                                               orbite_nixl_error_t* error);
+/* New registrations are of ordinary memory from now on. What was allocated goes at once, or when
+ * the last registration of it has retired: its owner must not touch it any more. For what was
+ * imported, ACTIVE while a registration holds part of it: then nothing has changed, and the mapping
+ * must stay.
+ */
+ORBITE_NIXL_API orbite_nixl_status_t orbite_nixl_shared_free(orbite_nixl_shared_t shared,
+                                                             orbite_nixl_error_t* error);
 
 /* ---- Peers ---- */
 

@@ -44,6 +44,10 @@ base::ByteRange range_of(const platform::PageMapping& mapping) {
 
 }  // namespace
 
+// The first process has given none before its table; a child starts with what its parent gave.
+SharedAllocations::SharedAllocations() noexcept
+    : inherited_ids_(ids.load(std::memory_order_relaxed)) {}
+
 SharedAllocations& SharedAllocations::of_process() { return allocations.get(); }
 
 SharedAllocations* SharedAllocations::if_any() noexcept { return allocations.look(); }

@@ -42,7 +42,7 @@ class SharedAllocations {
   /// Null: nothing was ever shared in this process.
   static SharedAllocations* if_any() noexcept;
 
-  SharedAllocations() = default;
+  SharedAllocations() noexcept;
   SharedAllocations(const SharedAllocations&) = delete;
   SharedAllocations& operator=(const SharedAllocations&) = delete;
 
@@ -59,9 +59,15 @@ class SharedAllocations {
   /// The same, but false and nothing done while anybody but its user holds it.
   [[nodiscard]] bool forget_unused(const Allocation& allocation) noexcept;
 
+  /// A number that was given before this process was forked from the one that gave it.
+  [[nodiscard]] bool is_inherited(std::uint64_t id) const noexcept {
+    return id != 0 && id <= inherited_ids_;
+  }
+
  private:
   Result<Allocation> insert(SharedAllocation allocation);
 
+  const std::uint64_t inherited_ids_;
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Allocation> by_address_;  ///< of their starts; they do not overlap
 };

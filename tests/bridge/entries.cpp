@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "entries.hpp"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
 namespace orbite::testing {
 namespace {
 
@@ -20,7 +26,8 @@ std::vector<Entry> engine_entries() {
        .call = [](Arguments& a) { return orbite_nixl_abi_query(a.abi, a.error); },
        .takes_engine = false,
        .nulls = {[](Arguments& a) { a.abi = nullptr; }},
-       .can_fail = false},
+       .can_fail = false,
+       .can_throw = false},
       {.name = "EngineCreate",
        .call = [](Arguments& a) { return orbite_nixl_engine_create(a.options, a.output, a.error); },
        .takes_engine = false,
@@ -35,7 +42,8 @@ std::vector<Entry> engine_entries() {
        .can_fail = false},
       {.name = "EngineRelease",
        .call = [](Arguments& a) { return orbite_nixl_engine_release(a.engine, a.error); },
-       .can_fail = false},
+       .can_fail = false,
+       .can_throw = false},
       {.name = "EngineInfo",
        .call =
            [](Arguments& a) {
@@ -107,7 +115,8 @@ std::vector<Entry> peer_entries() {
              return orbite_nixl_peer_export(a.engine, a.buffer_out.data(), a.size, a.error);
            },
        .nulls = {null_size},
-       .can_fail = false},
+       .can_fail = false,
+       .can_throw = false},
       {.name = "PeerSelf",
        .call = [](Arguments& a) { return orbite_nixl_peer_self(a.engine, a.output, a.error); },
        .nulls = {null_output}},
@@ -222,10 +231,78 @@ std::vector<Entry> request_entries() {
   };
 }
 
+/// The same arguments are used many times: what a call made is freed at once.
+orbite_nixl_status_t freed(orbite_nixl_status_t status, const Arguments& arguments) {
+  if (status == ORBITE_NIXL_OK) {
+    orbite_nixl_shared_free(arguments.handle_out, nullptr);
+  }
+  return status;
+}
+
+orbite_nixl_status_t import_shared(Arguments& arguments) {
+  constexpr std::size_t kBytes = 4096;
+  const int fd = ::memfd_create("import", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  void* const start = ::ftruncate(fd, kBytes) == 0
+                          ? ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                          : MAP_FAILED;
+  if (start == MAP_FAILED || ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+    std::abort();
+  }
+  const orbite_nixl_status_t status =
+      freed(orbite_nixl_shared_import(fd, reinterpret_cast<std::uintptr_t>(start), kBytes,
+                                      arguments.output, arguments.error),
+            arguments);
+  ::munmap(start, kBytes);
+  ::close(fd);
+  return status;
+}
+
+orbite_nixl_status_t free_shared(Arguments& arguments) {
+  std::uint64_t shared = 0;
+  std::uint64_t address = 0;
+  if (orbite_nixl_shared_allocate(arguments.shared, &shared, &address, nullptr) != ORBITE_NIXL_OK) {
+    std::abort();
+  }
+  const orbite_nixl_status_t status = orbite_nixl_shared_free(shared, arguments.error);
+  if (status != ORBITE_NIXL_OK) {
+    orbite_nixl_shared_free(shared, nullptr);
+  }
+  return status;
+}
+
+/// They ask no engine at all.
+std::vector<Entry> shared_entries() {
+  return {
+      {.name = "SharedAllocate",
+       .call =
+           [](Arguments& a) {
+             return freed(orbite_nixl_shared_allocate(a.shared, a.output, a.address, a.error), a);
+           },
+       .takes_engine = false,
+       .nulls = {null_output, [](Arguments& a) { a.shared = nullptr; },
+                 [](Arguments& a) { a.address = nullptr; },
+                 [](Arguments& a) { a.shared_record.name = nullptr; }},
+       .heads = {[](Arguments& a) { return &a.shared_record.record; }},
+       .can_fail = false,
+       .can_throw = false},
+      {.name = "SharedImport",
+       .call = import_shared,
+       .takes_engine = false,
+       .nulls = {null_output},
+       .can_fail = false,
+       .can_throw = false},
+      {.name = "SharedFree",
+       .call = free_shared,
+       .takes_engine = false,
+       .can_fail = false,
+       .can_throw = false},
+  };
+}
+
 std::vector<Entry> all_entries() {
   std::vector<Entry> all;
   for (const auto& group :
-       {engine_entries(), memory_entries(), peer_entries(), request_entries()}) {
+       {engine_entries(), memory_entries(), shared_entries(), peer_entries(), request_entries()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;

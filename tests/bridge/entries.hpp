@@ -30,6 +30,9 @@ struct Arguments {
     prepare_record.local = local.data();
     prepare_record.remote = remote.data();
     prepare_record.count = local.size();
+    shared_record.bytes = 4096;
+    shared_record.name = name_in;
+    shared_record.name_bytes = std::strlen(name_in);
   }
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
@@ -61,6 +64,7 @@ struct Arguments {
   orbite_nixl_prepare_t prepare_record = make_record<orbite_nixl_prepare_t>();
   orbite_nixl_post_t post_record = make_record<orbite_nixl_post_t>();
   orbite_nixl_result_t result_record = make_record<orbite_nixl_result_t>();
+  orbite_nixl_shared_options_t shared_record = make_record<orbite_nixl_shared_options_t>();
   orbite_nixl_telemetry_t telemetry_record = make_record<orbite_nixl_telemetry_t>();
   std::array<orbite_nixl_route_t, 2> route_records = {make_record<orbite_nixl_route_t>(),
                                                       make_record<orbite_nixl_route_t>()};
@@ -75,6 +79,9 @@ struct Arguments {
   orbite_nixl_prepare_t* prepare = &prepare_record;
   orbite_nixl_post_t* post = &post_record;
   orbite_nixl_result_t* result = &result_record;
+  orbite_nixl_shared_options_t* shared = &shared_record;
+  std::uint64_t address_out = 0;
+  std::uint64_t* address = &address_out;
   orbite_nixl_telemetry_t* telemetry = &telemetry_record;
   std::size_t* route_count = &route_count_out;
   std::size_t* budget_count = &budget_count_out;
@@ -97,6 +104,8 @@ struct Entry {
   std::vector<orbite_nixl_record_t* (*)(Arguments&)> heads = {};
   /// Asks the engine something that can fail.
   bool can_fail = true;
+  /// Asks the engine something that can throw.
+  bool can_throw = true;
 };
 
 inline void PrintTo(const Entry& entry, std::ostream* stream) { *stream << entry.name; }

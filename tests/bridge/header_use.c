@@ -5,13 +5,18 @@
 int header_use(void);
 
 int header_use(void) {
-  static const orbite_nixl_record_t heads[] = {
-      ORBITE_NIXL_RECORD(orbite_nixl_error_t),          ORBITE_NIXL_RECORD(orbite_nixl_abi_t),
-      ORBITE_NIXL_RECORD(orbite_nixl_engine_options_t), ORBITE_NIXL_RECORD(orbite_nixl_close_t),
-      ORBITE_NIXL_RECORD(orbite_nixl_memory_t),         ORBITE_NIXL_RECORD(orbite_nixl_prepare_t),
-      ORBITE_NIXL_RECORD(orbite_nixl_post_t),           ORBITE_NIXL_RECORD(orbite_nixl_result_t),
-      ORBITE_NIXL_RECORD(orbite_nixl_telemetry_t),      ORBITE_NIXL_RECORD(orbite_nixl_route_t),
-      ORBITE_NIXL_RECORD(orbite_nixl_budget_t)};
+  static const orbite_nixl_record_t heads[] = {ORBITE_NIXL_RECORD(orbite_nixl_error_t),
+                                               ORBITE_NIXL_RECORD(orbite_nixl_abi_t),
+                                               ORBITE_NIXL_RECORD(orbite_nixl_engine_options_t),
+                                               ORBITE_NIXL_RECORD(orbite_nixl_close_t),
+                                               ORBITE_NIXL_RECORD(orbite_nixl_memory_t),
+                                               ORBITE_NIXL_RECORD(orbite_nixl_prepare_t),
+                                               ORBITE_NIXL_RECORD(orbite_nixl_post_t),
+                                               ORBITE_NIXL_RECORD(orbite_nixl_result_t),
+                                               ORBITE_NIXL_RECORD(orbite_nixl_telemetry_t),
+                                               ORBITE_NIXL_RECORD(orbite_nixl_route_t),
+                                               ORBITE_NIXL_RECORD(orbite_nixl_budget_t),
+                                               ORBITE_NIXL_RECORD(orbite_nixl_shared_options_t)};
   const uint64_t features = ORBITE_NIXL_FEATURE_TCP | ORBITE_NIXL_FEATURE_LOCAL;
   const uint32_t access =
       ORBITE_NIXL_ACCESS_LOCAL | ORBITE_NIXL_ACCESS_REMOTE_READ | ORBITE_NIXL_ACCESS_REMOTE_WRITE;

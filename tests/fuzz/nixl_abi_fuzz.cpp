@@ -4,6 +4,10 @@
 // NULL, because a wild one is beyond any check, and memory is that of one arena, because a
 // registered range is the caller's word.
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -78,6 +82,20 @@ class Input {
   std::size_t left_;
 };
 
+// Of a memory file, mapped for the life of the process.
+struct SharedPages {
+  SharedPages() {
+    fd = ::memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    REQUIRE(::ftruncate(fd, kArenaBytes) == 0);
+    start = ::mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    REQUIRE(start != MAP_FAILED);
+    REQUIRE(::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
+  }
+
+  int fd = -1;
+  void* start = nullptr;
+};
+
 // Lives as long as the process.
 struct World {
   World() {
@@ -98,6 +116,7 @@ struct World {
 
   orbite_nixl_engine_t engine = 0;
   std::vector<std::uint8_t> connection;
+  SharedPages pages;
   std::vector<std::uint8_t> arena = std::vector<std::uint8_t>(kArenaBytes);
 };
 
@@ -127,6 +146,7 @@ class Calls {
   void create_engine();
   void register_memory();
   void look_at_memory();
+  void share();
   void make_peer();
   void use_peer();
   void make_range();
@@ -223,6 +243,7 @@ class Calls {
   bool created_ = false;
   std::uint64_t handle_ = kUntouched;
   std::vector<std::uint64_t> registrations_;
+  std::vector<std::uint64_t> shared_;
   std::vector<std::uint64_t> peers_;
   std::vector<std::uint64_t> ranges_;
   std::vector<std::uint64_t> requests_;
@@ -245,6 +266,10 @@ void Calls::one() {
       &Calls::register_memory, &Calls::look_at_memory, &Calls::make_peer,   &Calls::use_peer,
       &Calls::make_range,      &Calls::prepare,        &Calls::use_request, &Calls::notify,
       &Calls::look_around,     &Calls::create_engine};
+  if ((call & 0x3F) == 0x3F) {
+    share();
+    return;
+  }
   (this->*kCalls[(call & 0x3F) % std::size(kCalls)])();
 }
 
@@ -298,6 +323,49 @@ void Calls::look_at_memory() {
     checked(orbite_nixl_memory_query(owner, registration, &state, error_pointer_));
   }
   REQUIRE(state >= -1 && state <= ORBITE_NIXL_REGISTRATION_UNQUIESCED);
+}
+
+void Calls::share() {
+  const auto choice = input_.take<std::uint8_t>();
+  switch (choice % 4) {
+    case 0: {
+      const auto name = input_.take_bytes(100);
+      auto options = make_record<orbite_nixl_shared_options_t>();
+      bend(options.record);
+      options.bytes = choice >= 0xF0 ? input_.take<std::uint64_t>() : input_.take<std::uint16_t>();
+      options.name = reinterpret_cast<const char*>(name.data());
+      options.name_bytes = name.size();
+      options.flags = choice >= 0xE0 ? input_.take<std::uint32_t>() : 0;
+      options.reserved = choice >= 0xF8 ? input_.take<std::uint32_t>() : 0;
+      std::uint64_t address = kUntouched;
+      took(orbite_nixl_shared_allocate(&options, &handle_, &address, error_pointer_), shared_);
+      break;
+    }
+    case 1: {
+      const SharedPages& pages = world().pages;
+      const int fd = choice >= 0xC0 ? input_.take<std::int32_t>() : pages.fd;
+      const std::uint64_t address = choice >= 0xE0 ? input_.take<std::uint64_t>()
+                                                   : reinterpret_cast<std::uint64_t>(pages.start) +
+                                                         input_.take<std::uint16_t>();
+      const std::uint64_t bytes =
+          choice >= 0xF0 ? input_.take<std::uint64_t>() : input_.take<std::uint16_t>();
+      took(orbite_nixl_shared_import(fd, address, bytes, &handle_, error_pointer_), shared_);
+      break;
+    }
+    case 2: {
+      // Registered memory of both kinds: what an engine holds cannot be taken from under it.
+      auto memory = make_record<orbite_nixl_memory_t>();
+      memory.address = reinterpret_cast<std::uint64_t>(world().pages.start);
+      memory.length = 1 + input_.take<std::uint16_t>();
+      memory.access = ORBITE_NIXL_ACCESS_ALL;
+      took(orbite_nixl_memory_register(world().engine, &memory, &handle_, error_pointer_),
+           registrations_);
+      break;
+    }
+    default:
+      checked(orbite_nixl_shared_free(handle(shared_), error_pointer_));
+      break;
+  }
 }
 
 void Calls::make_peer() {
@@ -511,6 +579,9 @@ void Calls::clean_up() {
   }
   for (const std::uint64_t registration : registrations_) {
     checked_alone(orbite_nixl_memory_deregister(owner, registration, nullptr, nullptr));
+  }
+  for (const std::uint64_t shared : shared_) {
+    checked_alone(orbite_nixl_shared_free(shared, nullptr));
   }
 }
 
