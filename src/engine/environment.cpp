@@ -28,7 +28,11 @@ EngineEnvironment system_environment() {
           platform::default_route_addresses,
           {},
           true,
-          &system->neighbors};
+          &system->neighbors,
+          [](const base::ByteRange& range) -> std::optional<memory::SharedPart> {
+            const auto* const shared = memory::SharedAllocations::if_any();
+            return shared == nullptr ? std::nullopt : shared->find(range);
+          }};
 }
 
 }  // namespace orbite

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -10,6 +11,7 @@
 #include "base/random.hpp"
 #include "base/result.hpp"
 #include "base/waiter.hpp"
+#include "memory/shared_allocations.hpp"
 #include "platform/neighbors.hpp"
 #include "platform/network.hpp"
 
@@ -29,6 +31,8 @@ struct EngineEnvironment {
   bool starts_worker = true;
   /// nullptr: engines of one host have nothing of each other beyond the network.
   platform::Neighbors* neighbors = nullptr;
+  /// The shared allocation that a range of this process lies in, if it does; may be empty.
+  std::function<std::optional<memory::SharedPart>(const base::ByteRange&)> find_shared = {};
 };
 
 /// The operating system's.

@@ -53,6 +53,7 @@ TransferEngine::Impl::~Impl() {
     worker_.join();
   }
   tcp_.reset();
+  shm_.reset();
   cma_.reset();
   links_.reset();
   lender_.reset();
@@ -189,6 +190,11 @@ void TransferEngine::Impl::start_neighbors() {
         planner_, clock, options.config.tcp.slice_bytes, *links_, copying());
     planner_.set_transport(policy::TransportKind::kCma, cma_.get());
   }
+  if (options.config.shm.enabled) {
+    shm_ = std::make_unique<transport::shm::ShmTransport>(
+        planner_, clock, options.config.tcp.slice_bytes, *links_, environment.on_copy, copying());
+    planner_.set_transport(policy::TransportKind::kShm, shm_.get());
+  }
 }
 
 peer::LinkEnvironment TransferEngine::Impl::link_environment() {
@@ -208,10 +214,32 @@ peer::LinkEnvironment TransferEngine::Impl::link_environment() {
                               options.config.limits.registrations_max,
                               {},
                               [this] { wake_worker(); }};
-  given.share = [](const wire::RegistrationRef& /*registration*/) -> Result<peer::SharedRange> {
-    return fail(ErrorCode::kUnsupported, "ordinary memory");
-  };
+  given.share = [this](const wire::RegistrationRef& asked) { return share(asked); };
   return given;
+}
+
+/// Nothing for ordinary memory.
+memory::SharedPart TransferEngine::Impl::shared_part(const MemoryDescriptor& memory) const {
+  const auto range = base::ByteRange::make(memory.address, memory.length);
+  if (!environment.find_shared || !options.config.shm.enabled || !range) {
+    return {};
+  }
+  return environment.find_shared(*range).value_or(memory::SharedPart());
+}
+
+Result<peer::SharedRange> TransferEngine::Impl::share(const wire::RegistrationRef& asked) const {
+  base::RegistrationKey key;
+  std::memcpy(key.bytes.data(), asked.key, key.bytes.size());
+  // Who may read it gets all of it: that it may not write is the neighbour's engine to keep, as it
+  // is with the memory that the kernel lets it write.
+  ORBITE_ASSIGN_OR_RETURN(
+      const memory::RangeLoan loan,
+      registry.borrow_remote(Handle{asked.index, asked.generation}, key, memory::Direction::kRead));
+  const memory::SharedPart& shared = loan.registration().shared();
+  if (shared.allocation == nullptr) {
+    return fail(ErrorCode::kUnsupported, "ordinary memory");
+  }
+  return peer::SharedRange{shared.allocation->file, shared.allocation->id, shared.offset};
 }
 
 Result<wire::ConnectionBlob> TransferEngine::Impl::make_connection_blob() const {
@@ -266,7 +294,7 @@ Result<void> TransferEngine::Impl::check_usable() const {
 
 Result<Handle> TransferEngine::Impl::register_memory(const MemoryDescriptor& memory) {
   ORBITE_TRY(check_usable());
-  ORBITE_ASSIGN_OR_RETURN(const Handle handle, registry.add(memory));
+  ORBITE_ASSIGN_OR_RETURN(const Handle handle, registry.add(memory, shared_part(memory)));
   if (lender_ != nullptr) {
     if (auto lent = lend(handle); !lent) {
       static_cast<void>(registry.deregister(handle));
@@ -320,6 +348,10 @@ Result<std::vector<std::uint8_t>> TransferEngine::Impl::export_memory(Handle han
   blob.device_id = registration->device_id();
   blob.kind = static_cast<std::uint8_t>(registration->kind());
   blob.access = registration->access();
+  if (auto loan = registry.borrow(registration, memory::Direction::kRead, memory::Borrower::kLocal);
+      loan) {
+    blob.shared = lender_ != nullptr && registration->shared().allocation != nullptr;
+  }
   return wire::encode(blob);
 }
 

@@ -33,6 +33,7 @@
 #include "transfer/transport.hpp"
 #include "transport/cma/cma_transport.hpp"
 #include "transport/local/local_transport.hpp"
+#include "transport/shm/shm_transport.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
 namespace orbite {
@@ -143,9 +144,11 @@ class TransferEngine::Impl {
   void start_neighbors();
   [[nodiscard]] peer::LinkEnvironment link_environment();
   Result<void> lend(Handle registration);
-  [[nodiscard]] std::array<transport::CopyTransport*, 2> copy_transports() const noexcept {
-    return {local_.get(), cma_.get()};
+  [[nodiscard]] std::array<transport::CopyTransport*, 3> copy_transports() const noexcept {
+    return {local_.get(), shm_.get(), cma_.get()};
   }
+  [[nodiscard]] memory::SharedPart shared_part(const MemoryDescriptor& memory) const;
+  [[nodiscard]] Result<peer::SharedRange> share(const wire::RegistrationRef& asked) const;
   Result<wire::ConnectionBlob> make_connection_blob() const;
   Result<std::shared_ptr<peer::Peer>> make_peer(std::string name,
                                                 const wire::ConnectionBlob& connection, bool self);
@@ -230,6 +233,7 @@ class TransferEngine::Impl {
   std::string lender_unavailable_;
   std::unique_ptr<peer::BorrowLinks> links_;
   std::unique_ptr<transport::cma::CmaTransport> cma_;
+  std::unique_ptr<transport::shm::ShmTransport> shm_;
   std::unique_ptr<transport::local::LocalTransport> local_;
   std::unique_ptr<transport::tcp::TcpTransport> tcp_;
   std::string tcp_unavailable_;

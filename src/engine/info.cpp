@@ -22,7 +22,7 @@ Json transports_json(const std::vector<Availability>& built) {
                           {"available", entry.available},
                           {"reason", entry.available ? "" : entry.reason}});
   }
-  for (const char* name : {"shm", "file", "cuda", "nvlink", "rdma", "gds", "mnnvl"}) {
+  for (const char* name : {"file", "cuda", "nvlink", "rdma", "gds", "mnnvl"}) {
     transports.push_back(
         {{"name", name}, {"available", false}, {"reason", "not built into this version"}});
   }
@@ -130,6 +130,8 @@ std::string TransferEngine::Impl::info_json() const {
   info["worker"] = {{"priority_boost", worker_boost_.load(std::memory_order_relaxed)}};
   info["transports"] = transports_json(
       {{"local", local_ != nullptr, "local.enabled is false"},
+       {"shm", shm_ != nullptr,
+        environment.neighbors == nullptr ? lender_unavailable_ : "shm.enabled is false"},
        {"cma", cma_ != nullptr,
         environment.neighbors == nullptr ? lender_unavailable_ : "cma.enabled is false"},
        {"tcp", tcp_ != nullptr, tcp_unavailable_}});

@@ -178,7 +178,11 @@ Result<Handle> TransferEngine::Impl::import_range(Handle handle,
                             registry.find(Handle{blob.index, blob.generation}));
     return ranges.insert(std::make_shared<peer::RemoteRange>(std::move(own), bounds));
   }
-  return ranges.insert(std::make_shared<peer::RemoteRange>(peer, blob, bounds));
+  auto range = std::make_shared<peer::RemoteRange>(peer, blob, bounds);
+  if (blob.shared && shm_ != nullptr && peer->link() != nullptr) {
+    shm_->want(transfer::flows_of(*peer).find(policy::TransportKind::kShm), range);
+  }
+  return ranges.insert(std::move(range));
 }
 
 Result<Handle> TransferEngine::Impl::local_range(Handle registration) {

@@ -65,7 +65,7 @@ class RegistryCore {
     ORBITE_CHECK(limits.generation_max > 0);
   }
 
-  Result<Handle> add(const MemoryDescriptor& descriptor);
+  Result<Handle> add(const MemoryDescriptor& descriptor, SharedPart shared);
   Result<RegistrationState> deregister(Handle handle);
   Result<RegistrationState> state(Handle handle);
   Result<std::shared_ptr<Registration>> find(Handle handle);
@@ -126,13 +126,14 @@ class RegistryCore {
 };
 
 Registration::Registration(Passkey, RegistryCore& core, const base::ByteRange& range,
-                           const MemoryDescriptor& descriptor)
+                           const MemoryDescriptor& descriptor, SharedPart shared)
     : core_(core),
       range_(range),
       device_id_(descriptor.device_id),
       kind_(descriptor.kind),
       access_(descriptor.access),
-      retired_(descriptor.retired) {}
+      retired_(descriptor.retired),
+      shared_(std::move(shared)) {}
 
 bool Registration::fenced() const noexcept {
   // Relaxed: a hint, which orders nothing.
@@ -241,10 +242,10 @@ std::uint32_t RegistryCore::take_slot() noexcept {
   return slot;
 }
 
-Result<Handle> RegistryCore::add(const MemoryDescriptor& descriptor) try {
+Result<Handle> RegistryCore::add(const MemoryDescriptor& descriptor, SharedPart shared) try {
   ORBITE_ASSIGN_OR_RETURN(const base::ByteRange range, check_descriptor(descriptor));
-  auto registration =
-      std::make_shared<Registration>(Registration::Passkey{}, *this, range, descriptor);
+  auto registration = std::make_shared<Registration>(Registration::Passkey{}, *this, range,
+                                                     descriptor, std::move(shared));
   const std::lock_guard lock(mutex_);
   if (auto room = check_budget(range); !room) {
     refused_total_ += room.error().code() == ErrorCode::kBudgetExhausted ? 1 : 0;
@@ -394,6 +395,7 @@ void RegistryCore::reap() {
   for (Registration* it = retiring; it != nullptr; it = it->reap_next_) {
     // Its captures go here too, not under the lock.
     const std::function<void()> retired = std::exchange(it->retired_, nullptr);
+    const SharedPart shared = std::exchange(it->shared_, {});
     if (!retired) {
       continue;
     }
@@ -510,7 +512,9 @@ Registry::~Registry() {
   RegistryCore::abandon(std::move(core_));
 }
 
-Result<Handle> Registry::add(const MemoryDescriptor& descriptor) { return core_->add(descriptor); }
+Result<Handle> Registry::add(const MemoryDescriptor& descriptor, SharedPart shared) {
+  return core_->add(descriptor, std::move(shared));
+}
 
 Result<RegistrationState> Registry::deregister(Handle handle) { return core_->deregister(handle); }
 

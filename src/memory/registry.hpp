@@ -14,6 +14,7 @@
 #include "base/ids.hpp"
 #include "base/random.hpp"
 #include "base/result.hpp"
+#include "memory/shared_allocations.hpp"
 #include "orbite/memory.hpp"
 
 namespace orbite::memory {
@@ -46,7 +47,7 @@ class Registration {
     Passkey() = default;
   };
   Registration(Passkey, RegistryCore& core, const base::ByteRange& range,
-               const MemoryDescriptor& descriptor);
+               const MemoryDescriptor& descriptor, SharedPart shared);
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;
   ~Registration() = default;
@@ -57,6 +58,10 @@ class Registration {
   [[nodiscard]] MemoryKind kind() const noexcept { return kind_; }
   [[nodiscard]] std::uint8_t access() const noexcept { return access_; }
   [[nodiscard]] const base::RegistrationKey& key() const noexcept { return key_; }
+
+  /// What it lies in, with no allocation for ordinary memory. Only while a loan is out: it is held
+  /// until the registration retires.
+  [[nodiscard]] const SharedPart& shared() const noexcept { return shared_; }
 
   /// True from deregistration on, for ever. False may be old by the time it is read: only a
   /// successful borrow is proof that the range stays registered.
@@ -88,6 +93,7 @@ class Registration {
   Registration* reap_next_ = nullptr;
   std::shared_ptr<Registration> retiring_self_;
   std::function<void()> retired_;
+  SharedPart shared_;
 };
 
 /// A borrow of a registered range in one direction. The range stays registered while one is out.
@@ -146,7 +152,8 @@ class Registry {
 
   /// kInvalidRange; kInvalidArgument (kind, access without kAccessLocal, unknown access bits);
   /// kBudgetExhausted; kEngineClosing after fence_all; kOutOfMemory. A failure leaves nothing.
-  Result<Handle> add(const MemoryDescriptor& descriptor);
+  /// `shared`: what the range lies in, held until it has retired.
+  Result<Handle> add(const MemoryDescriptor& descriptor, SharedPart shared = {});
 
   /// Fences at once and reaps. Answers the state then: kRetired when no loan was out. A second call
   /// answers the state, or kStaleHandle when the slot has another owner.

@@ -17,12 +17,12 @@ constinit std::atomic<std::uint64_t> ids{0};
 
 constexpr std::size_t kNameBytesMax = 64;
 
-unsigned long long ull(std::uint64_t value) { return value; }
+unsigned long long shown(std::uint64_t value) { return value; }
 
 Result<void> check_size(std::uint64_t bytes) {
   if (bytes == 0 || bytes > kSharedBytesMax) {
     return fail(ErrorCode::kInvalidArgument, "%llu bytes of shared memory; allowed: 1 to %llu",
-                ull(bytes), ull(kSharedBytesMax));
+                shown(bytes), shown(kSharedBytesMax));
   }
   return {};
 }
@@ -99,8 +99,8 @@ Result<SharedAllocations::Allocation> SharedAllocations::insert(SharedAllocation
       return fail(ErrorCode::kInvalidRange,
                   "%llu bytes at 0x%llx overlap shared memory %llu of this process: %llu bytes at "
                   "0x%llx",
-                  ull(range.length()), ull(range.address()), ull(last.id), ull(last.range.length()),
-                  ull(last.range.address()));
+                  shown(range.length()), shown(range.address()), shown(last.id),
+                  shown(last.range.length()), shown(last.range.address()));
     }
   }
   by_address_.emplace_hint(behind, range.address(), shared);

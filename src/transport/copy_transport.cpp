@@ -150,9 +150,7 @@ bool CopyTransport::finish(transfer::Slice& slice) {
 
 void CopyTransport::drive(transfer::Flow& flow, transfer::WorkLimit& limit,
                           transfer::Driver driver) {
-  if (driver == transfer::Driver::kCaller) {
-    caller_seen_ns_.store(clock_.now_ns(), std::memory_order_relaxed);
-  }
+  see_caller(driver);
   ask_for_help();
   const policy::QosClass last = driver == transfer::Driver::kLatencyCaller
                                     ? policy::QosClass::kLatency
@@ -163,9 +161,17 @@ void CopyTransport::drive(transfer::Flow& flow, transfer::WorkLimit& limit,
       return;
     }
     limit.spend(slice->bytes);
-    if (!finish(*slice)) {
+    const bool finished = finish(*slice);
+    see_caller(driver);
+    if (!finished) {
       return;
     }
+  }
+}
+
+void CopyTransport::see_caller(transfer::Driver driver) noexcept {
+  if (driver == transfer::Driver::kCaller) {
+    caller_seen_ns_.store(clock_.now_ns(), std::memory_order_relaxed);
   }
 }
 

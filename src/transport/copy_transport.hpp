@@ -98,6 +98,7 @@ class CopyTransport : public transfer::Transport, protected transfer::Completion
   void put_back(transfer::Slice& slice);
   /// False: not now.
   bool finish(transfer::Slice& slice);
+  void see_caller(transfer::Driver driver) noexcept;
   void ask_for_help();
 
   const base::Clock& clock_;

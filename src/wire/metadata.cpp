@@ -17,8 +17,9 @@ using Ull = unsigned long long;
 constexpr std::size_t kHeadBytes = 8;      // magic, version, size
 constexpr std::size_t kChecksumBytes = 8;  // XXH3-64 of all before it
 constexpr std::size_t kConnectionBodyBytes = 1 + 1 + 2 + 16 + 32 + 16 + 8 + 1;
-constexpr std::size_t kRangeBodyBytes = 16 + 4 + 4 + 16 + 8 + 8 + 8 + 1 + 1;
+constexpr std::size_t kRangeBodyBytes = 16 + 4 + 4 + 16 + 8 + 8 + 8 + 1 + 1 + 1;
 constexpr std::uint8_t kFlagLoopback = 1;
+constexpr std::uint8_t kFlagShared = 1;  // of a range
 
 static_assert(kHeadBytes + kConnectionBodyBytes + kAddressesMax * 17 + kChecksumBytes <=
               kBlobBytesMax);
@@ -144,6 +145,7 @@ std::vector<std::uint8_t> encode(const RangeBlob& blob) {
   writer.put(blob.device_id);
   writer.put(blob.kind);
   writer.put(blob.access);
+  writer.put(blob.shared ? kFlagShared : std::uint8_t{0});
   put_checksum(writer, bytes);
   return bytes;
 }
@@ -196,6 +198,12 @@ Result<RangeBlob> decode_range(std::span<const std::uint8_t> bytes) {
   blob.device_id = reader.take<std::uint64_t>("device id");
   blob.kind = reader.take<std::uint8_t>("kind");
   blob.access = reader.take<std::uint8_t>("access");
+  const auto flags = reader.take<std::uint8_t>("flags");
+  if (flags > kFlagShared) {
+    return fail(ErrorCode::kBadMetadata, "%s: flags is %u, allowed: 0 or 1", kWhat,
+                unsigned{flags});
+  }
+  blob.shared = flags == kFlagShared;
   ORBITE_TRY(reader.finish(ErrorCode::kBadMetadata, kWhat));
   if (blob.generation == 0) {
     return fail(ErrorCode::kBadMetadata, "%s: generation is 0, allowed: 1 to 4294967295", kWhat);

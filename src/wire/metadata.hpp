@@ -15,7 +15,7 @@ namespace orbite::wire {
 
 /// Version of both blobs. A later one keeps the first 8 bytes (magic, version, size) and the last 8
 /// (checksum), so that this version can still tell a newer blob from a damaged one.
-inline constexpr std::uint16_t kMetadataVersion = 1;
+inline constexpr std::uint16_t kMetadataVersion = 2;
 
 inline constexpr std::uint32_t kConnectionMagic = 0x4243544FU;  // "OTCB"
 inline constexpr std::uint32_t kRangeMagic = 0x4252544FU;       // "OTRB"
@@ -56,6 +56,7 @@ struct RangeBlob {
   std::uint64_t device_id = 0;
   std::uint8_t kind = 0;  // the memory room's to judge, as is `access`
   std::uint8_t access = 0;
+  bool shared = false;  // in an allocation that engines of the same host can map: LinkFetch
   friend bool operator==(const RangeBlob&, const RangeBlob&) = default;
 };
 

@@ -5,10 +5,14 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 
-#include "engine/access.hpp"
+#include "base/clock.hpp"
+#include "orbite/shared_memory.hpp"
 #include "support/repeats.hpp"
 #include "unit/engine/engine_pair.hpp"
 #include "unit/engine/remote_process.hpp"
@@ -30,8 +34,6 @@ Config neighbor_config() {
   config.listen.address = "127.0.0.1";
   return config;
 }
-
-nlohmann::json info_of(const Node& node) { return nlohmann::json::parse(node.engine->info_json()); }
 
 /// Two engines of this process, connected, so that what they post goes by CMA.
 class Neighbors : public ::testing::Test {
@@ -175,6 +177,160 @@ TEST(NeighborRoutes, AnOwnerWithoutThemIsReachedOverTcp) {
   EXPECT_STREQ(test::wait_terminal(*a.engine, request).route, "tcp");
 }
 
+/// An engine and registered memory of either kind.
+struct Owner {
+  explicit Owner(const std::string& name, bool is_shared, std::size_t size = kSlice,
+                 Config config = neighbor_config())
+      : engine(TransferEngine::create({name, std::move(config)}).value()) {
+    if (is_shared) {
+      shared.emplace(allocate_shm_memory(size).value());
+      bytes = {reinterpret_cast<std::uint8_t*>(shared->data()), size};
+    } else {
+      ordinary.resize(size);
+      bytes = ordinary;
+    }
+    MemoryDescriptor memory;
+    memory.address = address();
+    memory.length = size;
+    registration = engine->register_memory(memory).value();
+    blob = engine->export_memory(registration).value();
+  }
+
+  [[nodiscard]] std::uint64_t address() const {
+    return reinterpret_cast<std::uint64_t>(bytes.data());
+  }
+  [[nodiscard]] bool is_retired() const {
+    const auto state = engine->registration_state(registration);
+    return state && *state == RegistrationState::kRetired;
+  }
+  [[nodiscard]] nlohmann::json info() const { return nlohmann::json::parse(engine->info_json()); }
+
+  std::optional<SharedMemory> shared;  ///< outlives the engine, whose registrations use it
+  std::vector<std::uint8_t> ordinary;
+  std::span<std::uint8_t> bytes;
+  std::unique_ptr<TransferEngine> engine;
+  Handle registration;
+  std::vector<std::uint8_t> blob;
+};
+
+/// What `node` posts into these ranges of `owner` goes by that route.
+Outcome write_into(Node& node, Handle peer, const std::vector<Descriptor>& remotes) {
+  std::vector<Descriptor> locals;
+  std::uint64_t offset = 0;
+  for (const Descriptor& remote : remotes) {
+    locals.push_back({node.address(offset), remote.length, node.registration});
+    offset += remote.length;
+  }
+  const Handle request = node.engine->prepare({Operation::kWrite, peer, locals, remotes}).value();
+  EXPECT_TRUE(node.engine->post(request, {}).has_value());
+  const Outcome outcome = test::wait_terminal(*node.engine, request);
+  EXPECT_TRUE(node.engine->release(request).has_value());
+  return outcome;
+}
+
+class SharedNeighbors : public ::testing::Test {
+ protected:
+  SharedNeighbors() {
+    peer_ = node_.engine->import_peer("owner", owner_.engine->connection_blob()).value();
+    range_ = node_.engine->import_range(peer_, owner_.blob, owner_.address(), kSlice).value();
+    EXPECT_TRUE(node_.engine->connect_peer(peer_, 0).has_value());
+    node_.fill(1);
+  }
+
+  Owner owner_{"owner", true};
+  Node node_{"a", kLarge, neighbor_config()};
+  Handle peer_;
+  Handle range_;
+};
+
+TEST_F(SharedNeighbors, CopyThroughTheSamePages) {
+  const Outcome written = write_into(node_, peer_, {{owner_.address(), kSlice, range_}});
+  EXPECT_EQ(written.logical, Logical::kSuccess);
+  EXPECT_STREQ(written.route, "shm");
+  EXPECT_EQ(std::memcmp(owner_.bytes.data(), node_.buffer.data(), kSlice), 0);
+  std::fill(owner_.bytes.begin(), owner_.bytes.end(), 0x5A);
+  const Descriptor local{node_.address(), kSlice - 100, node_.registration};
+  const Descriptor remote{owner_.address() + 100, kSlice - 100, range_};
+  const Handle request =
+      node_.engine->prepare({Operation::kRead, peer_, {&local, 1}, {&remote, 1}}).value();
+  ASSERT_TRUE(node_.engine->post(request, {}).has_value());
+  const Outcome read = test::wait_terminal(*node_.engine, request);
+  EXPECT_EQ(read.logical, Logical::kSuccess);
+  EXPECT_STREQ(read.route, "shm");
+  EXPECT_TRUE(std::all_of(node_.buffer.begin(), node_.buffer.begin() + kSlice - 100,
+                          [](std::uint8_t byte) { return byte == 0x5A; }));
+}
+
+/// A range in the middle of an allocation is found in the middle of its pages.
+TEST_F(SharedNeighbors, FindAPartOfAnAllocation) {
+  MemoryDescriptor memory;
+  memory.address = owner_.address() + 12'345;
+  memory.length = 1'000;
+  const Handle registration = owner_.engine->register_memory(memory).value();
+  const auto blob = owner_.engine->export_memory(registration).value();
+  const Handle range = node_.engine->import_range(peer_, blob, memory.address, 1'000).value();
+  ASSERT_TRUE(node_.engine->connect_peer(peer_, 0).has_value());
+  const Outcome outcome = write_into(node_, peer_, {{memory.address + 10, 500, range}});
+  EXPECT_STREQ(outcome.route, "shm");
+  EXPECT_EQ(std::memcmp(owner_.bytes.data() + 12'355, node_.buffer.data(), 500), 0);
+}
+
+/// Ordinary memory never goes by it, nor does a request of which a part is ordinary memory.
+TEST_F(SharedNeighbors, NeverReachOrdinaryMemoryThatWay) {
+  std::vector<std::uint8_t> ordinary(4096);
+  MemoryDescriptor memory;
+  memory.address = reinterpret_cast<std::uint64_t>(ordinary.data());
+  memory.length = ordinary.size();
+  const Handle registration = owner_.engine->register_memory(memory).value();
+  const auto blob = owner_.engine->export_memory(registration).value();
+  const Handle range = node_.engine->import_range(peer_, blob, memory.address, 4096).value();
+  ASSERT_TRUE(node_.engine->connect_peer(peer_, 0).has_value());
+  EXPECT_STREQ(write_into(node_, peer_, {{memory.address, 4096, range}}).route, "cma");
+  EXPECT_STREQ(
+      write_into(node_, peer_, {{owner_.address(), 4096, range_}, {memory.address, 4096, range}})
+          .route,
+      "cma");
+  EXPECT_EQ(std::memcmp(ordinary.data(), node_.buffer.data() + 4096, 4096), 0);
+  ASSERT_TRUE(owner_.engine->deregister_memory(registration).has_value());
+}
+
+/// Memory that is partly shared and partly not is ordinary memory.
+TEST_F(SharedNeighbors, NeedTheWholeRegistrationInOneAllocation) {
+  const auto other = allocate_shm_memory(4096).value();
+  const std::uint64_t first =
+      std::min(owner_.address(), reinterpret_cast<std::uint64_t>(other.data()));
+  const std::uint64_t last =
+      std::max(owner_.address(), reinterpret_cast<std::uint64_t>(other.data()));
+  MemoryDescriptor memory;
+  memory.address = first;
+  memory.length = last - first + 4096;
+  const Handle registration = owner_.engine->register_memory(memory).value();
+  const auto blob = owner_.engine->export_memory(registration).value();
+  const Handle range = node_.engine->import_range(peer_, blob, memory.address, 4096).value();
+  ASSERT_TRUE(node_.engine->connect_peer(peer_, 0).has_value());
+  EXPECT_STREQ(write_into(node_, peer_, {{memory.address, 4096, range}}).route, "cma");
+}
+
+TEST_F(SharedNeighbors, ReturnEverythingAfterTheDrain) {
+  static_cast<void>(write_into(node_, peer_, {{owner_.address(), kSlice, range_}}));
+  ASSERT_TRUE(node_.engine->release_range(range_).has_value());
+  EXPECT_EQ(owner_.engine->deregister_memory(owner_.registration).value(),
+            RegistrationState::kRetired);
+  EXPECT_TRUE(owner_.shared->end_if_unused());
+  const nlohmann::json left = owner_.info();
+  EXPECT_EQ(left["registrations"]["loans"], 0);
+  EXPECT_EQ(left["lends"]["held"], 0);
+  EXPECT_EQ(nlohmann::json::parse(node_.engine->info_json())["slices_out"], 0);
+}
+
+/// The pages stay as long as a registration of them does, whatever becomes of the object.
+TEST_F(SharedNeighbors, OutliveTheObjectThatTheyCameFrom) {
+  owner_.shared.reset();
+  const Outcome outcome = write_into(node_, peer_, {{owner_.address(), kSlice, range_}});
+  EXPECT_STREQ(outcome.route, "shm");
+  EXPECT_EQ(std::memcmp(owner_.bytes.data(), node_.buffer.data(), kSlice), 0);
+}
+
 class NeighborProcess : public ::testing::Test {
  protected:
   void introduce(Node& node) {
@@ -238,11 +394,13 @@ class BorrowerProcess {
   }
 
   /// Returns while it writes.
-  void begin(const Node& owner) const {
+  void begin(const Owner& owner) const {
     const std::uint64_t address = owner.address();
+    const char* const route = owner.shared.has_value() ? "shm" : "cma";
     tell(sockets_[0], owner.engine->connection_blob());
     tell(sockets_[0], owner.blob);
     ASSERT_EQ(write(sockets_[0], &address, sizeof(address)), 8);
+    ASSERT_EQ(write(sockets_[0], route, 4), 4);
     char byte = 0;
     ASSERT_EQ(read(sockets_[0], &byte, 1), 1);
   }
@@ -283,6 +441,7 @@ class BorrowerProcess {
     const std::vector<std::uint8_t> last = hear(fd);
     std::uint64_t address = 0;
     std::memcpy(&address, last.data(), sizeof(address));
+    const std::vector<std::uint8_t> route = hear(fd);
     Node node("borrower", kSlice, neighbor_config());
     const Handle peer = node.engine->import_peer("owner", connection).value();
     const Handle range = node.engine->import_range(peer, blob, address, kSlice).value();
@@ -296,7 +455,7 @@ class BorrowerProcess {
         node.engine->prepare({Operation::kWrite, peer, {&local, 1}, {&remote, 1}}).value();
     for (int round = 0;; ++round) {
       const auto posted = node.engine->post(request, {});
-      if (!posted || std::strcmp(posted->route, "cma") != 0) {
+      if (!posted || std::memcmp(posted->route, route.data(), 4) != 0) {
         _exit(3);
       }
       if (round == 2 && ::write(fd, "x", 1) != 1) {
@@ -311,30 +470,32 @@ class BorrowerProcess {
   pid_t pid_ = -1;
 };
 
-bool is_retired(const Node& owner) {
-  const auto state = owner.engine->registration_state(owner.registration);
-  return state && *state == RegistrationState::kRetired;
-}
-
 /// The memory is the owner's again, who uses it: a copy that still goes on, from its start to its
 /// end, meets what is written from the end to the start.
-void use_again(Node& owner) {
-  for (std::size_t end = owner.buffer.size(); end > 0; end -= 4096) {
-    std::memset(owner.buffer.data() + end - 4096, 0xEE, 4096);
+void use_again(const Owner& owner) {
+  for (std::size_t end = owner.bytes.size(); end > 0; end -= 4096) {
+    std::memset(owner.bytes.data() + end - 4096, 0xEE, 4096);
   }
 }
 
-void expect_untouched_since(const Node& owner) {
-  EXPECT_EQ(owner.buffer, std::vector<std::uint8_t>(owner.buffer.size(), 0xEE))
-      << "written after its retirement";
+void expect_untouched_since(const Owner& owner) {
+  EXPECT_TRUE(std::all_of(owner.bytes.begin(), owner.bytes.end(), [](std::uint8_t byte) {
+    return byte == 0xEE;
+  })) << "written after its retirement";
 }
+
+/// Of ordinary memory, and of shared.
+class NeighborDeath : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Memory, NeighborDeath, ::testing::Bool(), [](const auto& chosen) {
+  return chosen.param ? std::string("Shared") : std::string("Ordinary");
+});
 
 /// A borrower that is killed while it copies does not keep the owner from deregistering, and what
 /// the owner has retired is not written afterwards.
-TEST(NeighborDeath, FreesWhatTheBorrowerWasInside) {
+TEST_P(NeighborDeath, FreesWhatTheBorrowerWasInside) {
   for (int round = 0; round < test::repeats(50); ++round) {
     BorrowerProcess borrower;
-    Node owner("owner", kSlice, neighbor_config());
+    Owner owner("owner", GetParam());
     borrower.begin(owner);
     // By turns: fenced before it is killed, and after.
     if (round % 2 == 0) {
@@ -344,23 +505,23 @@ TEST(NeighborDeath, FreesWhatTheBorrowerWasInside) {
       borrower.begin_kill();
       ASSERT_TRUE(owner.engine->deregister_memory(owner.registration).has_value());
     }
-    ASSERT_TRUE(eventually([&] { return is_retired(owner); }));
+    ASSERT_TRUE(eventually([&] { return owner.is_retired(); }));
     use_again(owner);
     borrower.kill();
     expect_untouched_since(owner);
-    ASSERT_TRUE(eventually([&] { return info_of(owner)["lends"]["borrowers"] == 0; }));
+    ASSERT_TRUE(eventually([&] { return owner.info()["lends"]["borrowers"] == 0; }));
     EXPECT_EQ(owner.engine->close(base::kSecond).phase, ClosePhase::kClosed);
   }
 }
 
 /// An owner that deregisters while a living borrower copies never sees a late write.
-TEST(NeighborDeath, IsNotNeededForALateWriteNeverToCome) {
+TEST_P(NeighborDeath, IsNotNeededForALateWriteNeverToCome) {
   for (int round = 0; round < test::repeats(50); ++round) {
     BorrowerProcess borrower;
-    Node owner("owner", kSlice, neighbor_config());
+    Owner owner("owner", GetParam());
     borrower.begin(owner);
     ASSERT_TRUE(owner.engine->deregister_memory(owner.registration).has_value());
-    ASSERT_TRUE(eventually([&] { return is_retired(owner); }));
+    ASSERT_TRUE(eventually([&] { return owner.is_retired(); }));
     use_again(owner);
     // Its next post tells it that it may not, and it ends.
     borrower.wait_end();
@@ -370,20 +531,20 @@ TEST(NeighborDeath, IsNotNeededForALateWriteNeverToCome) {
 
 /// One that stands still inside a copy keeps that registration until it is dead, and nobody waits
 /// for it.
-TEST(NeighborDeath, AStoppedBorrowerKeepsOnlyWhatItIsInside) {
+TEST_P(NeighborDeath, AStoppedBorrowerKeepsOnlyWhatItIsInside) {
   for (int round = 0; round < test::repeats(20); ++round) {
     BorrowerProcess borrower;
-    Node owner("owner", kSlice, neighbor_config());
+    Owner owner("owner", GetParam());
     borrower.begin(owner);
     borrower.stop();
     const auto state = owner.engine->deregister_memory(owner.registration);
     ASSERT_TRUE(state.has_value());
     if (*state == RegistrationState::kFenced) {
-      EXPECT_EQ(info_of(owner)["lends"]["held"], 1);
-      EXPECT_FALSE(is_retired(owner));
+      EXPECT_EQ(owner.info()["lends"]["held"], 1);
+      EXPECT_FALSE(owner.is_retired());
     }
     borrower.kill();
-    ASSERT_TRUE(eventually([&] { return is_retired(owner); }));
+    ASSERT_TRUE(eventually([&] { return owner.is_retired(); }));
     use_again(owner);
     expect_untouched_since(owner);
   }

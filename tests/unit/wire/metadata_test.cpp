@@ -58,6 +58,7 @@ RangeBlob range() {
   blob.device_id = 0x3132333435363738ULL;
   blob.kind = 2;
   blob.access = 7;
+  blob.shared = true;
   return blob;
 }
 
@@ -124,7 +125,7 @@ std::vector<Codec> codecs() {
 TEST(WireMetadataBytes, ConnectionIsPinned) {
   EXPECT_EQ(hex(encode(connection())),
             "4f544342"                                                          // magic
-            "0100"                                                              // version
+            "0200"                                                              // version
             "7300"                                                              // size
             "01"                                                                // profile
             "01"                                                                // flags
@@ -136,14 +137,14 @@ TEST(WireMetadataBytes, ConnectionIsPinned) {
             "02"                                                                // address count
             "04c0000207"                                                        // IPv4
             "0620010db8000000000000000000000009"                                // IPv6
-            "be6b315eeb0af0cc");
+            "42b7b7e0082b4348");
 }
 
 TEST(WireMetadataBytes, RangeIsPinned) {
   EXPECT_EQ(hex(encode(range())),
             "4f545242"                          // magic
-            "0100"                              // version
-            "5200"                              // size
+            "0200"                              // version
+            "5300"                              // size
             "101112131415161718191a1b1c1d1e1f"  // epoch
             "04030201"                          // index
             "08070605"                          // generation
@@ -153,7 +154,8 @@ TEST(WireMetadataBytes, RangeIsPinned) {
             "3837363534333231"                  // device id
             "02"                                // kind
             "07"                                // access
-            "53ed4733fe62962b");
+            "01"                                // flags
+            "2e1a331ffa764b88");
 }
 
 TEST(WireMetadataBytes, TheLongestBlobIsBounded) {
@@ -211,6 +213,7 @@ RangeBlob any_range() {
   blob.device_id = *rc::gen::arbitrary<std::uint64_t>();
   blob.kind = *rc::gen::arbitrary<std::uint8_t>();
   blob.access = *rc::gen::arbitrary<std::uint8_t>();
+  blob.shared = *rc::gen::arbitrary<bool>();
   return blob;
 }
 
@@ -311,20 +314,20 @@ TEST(WireMetadata, MessagesNameTheFieldTheValueAndWhatIsAllowed) {
 TEST(WireMetadata, AnotherFormatVersionIsIncompatibleIfIntact) {
   for (const Codec& codec : codecs()) {
     SCOPED_TRACE(codec.name);
-    EXPECT_TRUE(refused_with(codec.decode(with_byte(codec.good, 4, 2)), ErrorCode::kIncompatible,
-                             "format version is 2, this side reads 1"));
+    EXPECT_TRUE(refused_with(codec.decode(with_byte(codec.good, 4, 3)), ErrorCode::kIncompatible,
+                             "format version is 3, this side reads 2"));
     EXPECT_TRUE(refused_with(codec.decode(with_byte(codec.good, 4, 0)), ErrorCode::kIncompatible,
-                             "format version is 0, this side reads 1"));
+                             "format version is 0, this side reads 2"));
     EXPECT_TRUE(refused_with(codec.decode(with_byte(codec.good, 5, 1)), ErrorCode::kIncompatible,
-                             "format version is 257"));
+                             "format version is 258"));
     // Whatever a later version puts between head and checksum.
     Bytes later = codec.good;
-    later[4] = 2;
+    later[4] = 3;
     EXPECT_TRUE(refused_with(codec.decode(with_body_changed(later, 100)), ErrorCode::kIncompatible,
-                             "format version is 2"));
+                             "format version is 3"));
     later.resize(16);
     EXPECT_TRUE(refused_with(codec.decode(resealed(later)), ErrorCode::kIncompatible,
-                             "format version is 2"));
+                             "format version is 3"));
   }
 }
 
