@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -40,23 +41,22 @@ struct Mapping {
   }
 };
 
+struct CloseFile {
+  void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+};
+
 class MappingList {
  public:
   MappingList() : file_(std::fopen(kMaps, "re")) {}
   MappingList(const MappingList&) = delete;
   MappingList& operator=(const MappingList&) = delete;
-  ~MappingList() {
-    std::free(line_);
-    if (file_ != nullptr) {
-      std::fclose(file_);
-    }
-  }
+  ~MappingList() { std::free(line_); }
   [[nodiscard]] bool is_open() const { return file_ != nullptr; }
 
   /// By address. Nothing at the end.
   std::optional<Mapping> next() {
     Mapping it;
-    while (::getline(&line_, &capacity_, file_) > 0) {
+    while (::getline(&line_, &capacity_, file_.get()) > 0) {
       if (std::sscanf(line_, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64, &it.start,
                       &it.end, it.access, &it.offset, &it.device_major, &it.device_minor,
                       &it.inode) == 7) {
@@ -67,7 +67,7 @@ class MappingList {
   }
 
  private:
-  std::FILE* file_;
+  std::unique_ptr<std::FILE, CloseFile> file_;
   char* line_ = nullptr;
   std::size_t capacity_ = 0;
 };
