@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 
 JOBS ?= $(shell nproc)
 PYTHON := build/venv/bin/python
-# Arguments for the program that demo, bench and test-python start.
+# Arguments for the program that demo, bench and python start.
 ARGS ?=
 # What `make test` runs, in this order.
 STAGES ?= checks dev asan tsan python
@@ -19,7 +19,7 @@ FUZZ_SECONDS ?= 60
 
 export JOBS
 
-.PHONY: help demo test test-long plugin tool bench lint format docs fuzz clean
+.PHONY: help demo test test-long plugin tool python bench lint format docs fuzz clean
 .PHONY: deps-build deps-lint deps-fuzz deps-net deps-python
 
 help: ## list the targets
@@ -43,6 +43,10 @@ tool: build/release/build.ninja ## build the orbite command: build/bin/orbite
 	@cmake --build --preset release -j$(JOBS) --target orbite_tool
 	@mkdir -p build/bin && ln -sf ../release/tools/orbite/orbite build/bin/orbite
 	@echo build/bin/orbite
+
+python: plugin ## run Python with the package, the plugin and NIXL (ARGS=script.py)
+	@scripts/venv.sh nixl demo
+	@NIXL_PLUGIN_DIR=$(CURDIR)/build/nixl-plugins PYTHONPATH=$(CURDIR)/python $(PYTHON) $(ARGS)
 
 bench: plugin ## compare with NIXL's UCX backend; results in build/bench (ARGS=...)
 	@scripts/venv.sh nixl bench

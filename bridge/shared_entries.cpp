@@ -119,9 +119,9 @@ orbite_nixl_status_t orbite_nixl_shared_import(int32_t fd, uint64_t address, uin
   return guarded(error, [&]() -> Result<void> {
     ORBITE_TRY(check_pointer(shared, "shared"));
     ORBITE_TRY(check_range(address, bytes, "memory"));
-    // SAFETY: never dereferenced; what is mapped there is asked of the kernel.
-    ORBITE_ASSIGN_OR_RETURN(SharedMemory memory,
-                            import_shm_memory(fd, reinterpret_cast<void*>(address), bytes));
+    // SAFETY: never dereferenced here; what is mapped there is asked of the kernel.
+    void* const start = reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+    ORBITE_ASSIGN_OR_RETURN(SharedMemory memory, import_shm_memory(fd, start, bytes));
     *shared = hold(std::move(memory), true);
     return {};
   });

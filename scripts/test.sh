@@ -5,7 +5,7 @@
 #   dev     all C++ tests, optimised, with assertions
 #   asan    the same under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan    the same but the fuzz corpora under ThreadSanitizer
-#   python  the release plugin in the real NIXL agent, and the orbite command
+#   python  the release plugin in the real NIXL agent, the Python package, and the orbite command
 # ORBITE_TEST_REPEATS=N makes N times as many rounds of every test that repeats itself.
 # Every stage runs even when an earlier one failed; a build that fails ends its stage.
 set -euo pipefail
@@ -41,7 +41,7 @@ stage_ctest() {
 stage_python() {
   make plugin tool && scripts/venv.sh nixl test || return 1
   ORBITE_TOOL=build/bin/orbite \
-    build/venv/bin/python -m pytest tests/nixl tests/tool -q -p no:cacheprovider \
+    build/venv/bin/python -m pytest tests/nixl tests/python tests/tool -q -p no:cacheprovider \
     --junitxml="$results/pytest.xml"
 }
 

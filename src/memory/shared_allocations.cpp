@@ -89,7 +89,7 @@ Result<SharedAllocations::Allocation> SharedAllocations::adopt(int fd, std::uint
 
 Result<SharedAllocations::Allocation> SharedAllocations::insert(SharedAllocation allocation) {
   allocation.id = ids.fetch_add(1, std::memory_order_relaxed) + 1;
-  const auto shared = std::make_shared<const SharedAllocation>(std::move(allocation));
+  auto shared = std::make_shared<const SharedAllocation>(std::move(allocation));
   const base::ByteRange& range = shared->range;
   const std::lock_guard lock(mutex_);
   const auto behind = by_address_.lower_bound(range.end());

@@ -5,12 +5,15 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "platform/descriptor.hpp"
@@ -40,25 +43,36 @@ struct Mapping {
   }
 };
 
+struct CloseFile {
+  void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+};
+
+Result<std::string> read_maps() {
+  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(kMaps, "re"));
+  if (file == nullptr) {
+    return fail(Error::make_native(ErrorCode::kSystem, errno, "cannot open %s", kMaps));
+  }
+  std::string text;
+  char piece[4096];
+  while (std::fgets(piece, sizeof(piece), file.get()) != nullptr) {
+    text.append(piece);
+  }
+  return text;
+}
+
+/// The mappings of the kernel's list, by address.
 class MappingList {
  public:
-  MappingList() : file_(std::fopen(kMaps, "re")) {}
-  MappingList(const MappingList&) = delete;
-  MappingList& operator=(const MappingList&) = delete;
-  ~MappingList() {
-    std::free(line_);
-    if (file_ != nullptr) {
-      std::fclose(file_);
-    }
-  }
-  [[nodiscard]] bool is_open() const { return file_ != nullptr; }
+  explicit MappingList(std::string_view text) : text_(text) {}
 
-  /// By address. Nothing at the end.
+  /// Nothing at the end.
   std::optional<Mapping> next() {
     Mapping it;
-    while (::getline(&line_, &capacity_, file_) > 0) {
-      if (std::sscanf(line_, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64, &it.start,
-                      &it.end, it.access, &it.offset, &it.device_major, &it.device_minor,
+    while (!text_.empty()) {
+      const std::string line(text_.substr(0, text_.find('\n')));
+      text_.remove_prefix(std::min(text_.size(), line.size() + 1));
+      if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64,
+                      &it.start, &it.end, it.access, &it.offset, &it.device_major, &it.device_minor,
                       &it.inode) == 7) {
         return it;
       }
@@ -67,9 +81,7 @@ class MappingList {
   }
 
  private:
-  std::FILE* file_;
-  char* line_ = nullptr;
-  std::size_t capacity_ = 0;
+  std::string_view text_;
 };
 
 Result<void> check_descriptor(int fd) {
@@ -98,10 +110,8 @@ Error range_error(const base::ByteRange& range, std::uint64_t address, const cha
 
 /// The range must be one run of the file, whatever pieces the kernel lists it in.
 Result<std::uint64_t> offset_in(const struct stat& file, const base::ByteRange& range) {
-  MappingList mappings;
-  if (!mappings.is_open()) {
-    return fail(Error::make_native(ErrorCode::kSystem, errno, "cannot open %s", kMaps));
-  }
+  ORBITE_ASSIGN_OR_RETURN(const std::string text, read_maps());
+  MappingList mappings(text);
   std::uint64_t begin = 0;
   std::uint64_t next = range.address();
   while (next < range.end()) {
