@@ -15,6 +15,7 @@ import json
 import mmap
 import multiprocessing
 import os
+import sys
 import signal
 import socket
 import tempfile
@@ -33,10 +34,17 @@ CALL_TIMEOUT_S = 60.0
 GUARD_BYTES = 512
 GUARD = 0xA5
 LOOPBACK = {"listen": {"address": "127.0.0.1"}, "advertise": {"addresses": ["127.0.0.1"]}}
+# Agents of one host use TCP, as if they were on two.
+APART = {"cma": {"enabled": False}, "shm": {"enabled": False}}
 
 
 def config_json(**sections: dict) -> str:
-    """The engine configuration of tests: loopback only, and these sections beside it."""
+    """The engine configuration of tests: loopback and TCP only, and these sections beside it."""
+    return json.dumps(LOOPBACK | APART | sections)
+
+
+def neighbor_json(**sections: dict) -> str:
+    """As config_json; agents of one host reach each other's memory themselves."""
     return json.dumps(LOOPBACK | sections)
 
 
@@ -60,11 +68,12 @@ class ProcessGone(Exception):
 class Block:
     """Memory between guards whose address ends in `offset` modulo the page size."""
 
-    def __init__(self, size: int, seed: int | None, offset: int):
+    def __init__(self, size: int, seed: int | None, offset: int, shared: bool = False):
         page = mmap.PAGESIZE
         self.size = size
         self.start = page + offset
-        self.map = mmap.mmap(-1, self.start + size + page)
+        whole = self.start + size + page
+        self.map = shared_memory(whole) if shared else mmap.mmap(-1, whole)
         self.all = np.frombuffer(self.map, dtype=np.uint8)
         self.all[self.start - GUARD_BYTES : self.start] = GUARD
         self.all[self.start + size : self.start + size + GUARD_BYTES] = GUARD
@@ -77,6 +86,14 @@ class Block:
         before = self.all[self.start - GUARD_BYTES : self.start]
         after = self.all[self.start + self.size : self.start + self.size + GUARD_BYTES]
         return bool((before == GUARD).all() and (after == GUARD).all())
+
+
+def shared_memory(size: int) -> object:
+    """Of the library that the agent's plugin has loaded."""
+    sys.path.insert(0, str(ROOT / "python"))
+    import orbite
+
+    return orbite.SharedMemory(size)
 
 
 class Worker:
@@ -174,9 +191,21 @@ class Worker:
 
     # Memory
 
-    def allocate(self, key: str, size: int, seed: int | None = None, offset: int = 0) -> int:
-        self.blocks[key] = Block(size, seed, offset)
+    def allocate(self, key: str, size: int, seed: int | None = None, offset: int = 0,
+                 shared: bool = False) -> int:
+        self.blocks[key] = Block(size, seed, offset, shared)
         return self.blocks[key].address
+
+    def close_shared(self, key: str) -> bool:
+        """Whether the memory of a block, which nobody looks at any more, lets itself be closed."""
+        block = self.blocks[key]
+        block.all = block.data = None
+        try:
+            block.map.close()
+        except BufferError:
+            return False
+        del self.blocks[key]
+        return True
 
     def blocks_address(self, key: str) -> int:
         return self.blocks[key].address

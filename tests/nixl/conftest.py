@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import agents
-from agents import AgentProcess, config_json
+from agents import AgentProcess, config_json, neighbor_json
 from hosts import cables
 from proxy import Proxy
 
@@ -71,12 +71,12 @@ class Pair:
     """Two agents in two processes that know each other, with a block of memory each."""
 
     def __init__(self, start, size: int, here_config: str | None = None,
-                 there_config: str | None = None, **options):
+                 there_config: str | None = None, shared: bool = False, **options):
         self.size = size
         self.here = start("here", config=here_config, **options)
         self.there = start("there", config=there_config, **options)
-        self.here_address = self.here.allocate("block", size, 1)
-        self.there_address = self.there.allocate("block", size, 2)
+        self.here_address = self.here.allocate("block", size, 1, 0, shared)
+        self.there_address = self.there.allocate("block", size, 2, 0, shared)
         for agent in (self.here, self.there):
             agent.register("block")
         self.here.add(self.there.metadata())
@@ -95,6 +95,32 @@ class Pair:
 @pytest.fixture
 def make_pair(start):
     return lambda size=1 << 16, **options: Pair(start, size, **options)
+
+
+class Neighbors(Pair):
+    """A pair that reaches each other's memory without a socket, by `route`: cma or shm."""
+
+    def __init__(self, start, size: int, route: str, **options):
+        super().__init__(start, size, here_config=neighbor_json(), there_config=neighbor_json(),
+                         shared=route == "shm", **options)
+        self.route = route
+        self.here.connect("there")
+        self.there.connect("here")
+
+
+@pytest.fixture(params=["cma", "shm"])
+def make_neighbors(start, request):
+    return lambda size=1 << 16, **options: Neighbors(start, size, request.param, **options)
+
+
+@pytest.fixture(params=["tcp", "cma", "shm"])
+def make_any_pair(start, request):
+    """Pairs by each transport between two processes."""
+    def make(size: int = 1 << 16, **options):
+        if request.param == "tcp":
+            return Pair(start, size, **options)
+        return Neighbors(start, size, request.param, **options)
+    return make
 
 
 # How long the cable is pinched is the test's affair, also on a machine that stands still. One bulk

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfers between two real agents in two processes over TCP: controls N01 and N07."""
+"""Transfers between two real agents in two processes: controls N01 and N07."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def expect_moves(pair, operation: str, local, remote) -> None:
 
 
 @pytest.mark.parametrize("operation", ["WRITE", "READ"])
-def test_n01_fragmented_lists(make_pair, operation):
+def test_n01_fragmented_lists(make_any_pair, operation):
     """N01: 1000 fragments of odd sizes at odd places, in opposite orders on the two sides."""
-    pair = make_pair(1 << 20)
+    pair = make_any_pair(1 << 20)
     sizes = [1 + (37 * i) % 509 for i in range(1000)]
     local = [(1024 * i + 3, size) for i, size in enumerate(sizes)]
     remote = [(1024 * (999 - i) + 7, size) for i, size in enumerate(sizes)]
@@ -46,9 +46,9 @@ def test_n01_fragmented_lists(make_pair, operation):
 
 
 @pytest.mark.parametrize("operation", ["WRITE", "READ"])
-def test_n01_merged_aliases(make_pair, operation):
+def test_n01_merged_aliases(make_any_pair, operation):
     """N01: runs that are adjacent on both sides, on one side only, and a list of one run."""
-    pair = make_pair(1 << 18)
+    pair = make_any_pair(1 << 18)
     adjacent = [(512 * i, 512) for i in range(256)]
     gaps = [(512 * i + 1024 * (i // 32), 512) for i in range(256)]
     expect_moves(pair, operation, adjacent, adjacent)
@@ -58,9 +58,9 @@ def test_n01_merged_aliases(make_pair, operation):
 
 @pytest.mark.parametrize("operation", ["WRITE", "READ"])
 @pytest.mark.parametrize("size", [1, 4096, (1 << 20) + 1, 48 << 20])
-def test_n01_one_descriptor(make_pair, operation, size):
+def test_n01_one_descriptor(make_any_pair, operation, size):
     """N01: one byte, a page, a little over a slice, many slices; the whole range at once."""
-    pair = make_pair(size)
+    pair = make_any_pair(size)
     expect_moves(pair, operation, [(0, size)], [(0, size)])
 
 
@@ -97,9 +97,9 @@ def test_n01_accounting_returns_to_baseline_only_after_drain(make_pair, probe):
     assert pair.guards_intact()
 
 
-def test_n07_repost_of_a_drained_success(make_pair):
+def test_n07_repost_of_a_drained_success(make_any_pair):
     """N07: a request is posted again after each success and moves what is there then."""
-    pair = make_pair()
+    pair = make_any_pair()
     request = pair.here.prepare("WRITE", pair.local((0, 5000)), pair.remote((77, 5000)), "there")
     for seed in range(10, 20):
         pair.here.fill("block", seed)
@@ -176,9 +176,9 @@ def test_n07_withheld_answers_block_no_call(make_proxied_pair):
         assert pair.there.content("block") == pair.here.content("block")
 
 
-def test_n07_preparing_moves_nothing(make_pair):
+def test_n07_preparing_moves_nothing(make_any_pair):
     """N07: no payload during preparation, and what was never posted is released."""
-    pair = make_pair()
+    pair = make_any_pair()
     before = pair.there.content("block")
     request = pair.here.prepare("WRITE", pair.local((0, 4096)), pair.remote((0, 4096)), "there",
                                 b"never sent")
@@ -200,9 +200,9 @@ def test_n07_preparing_moves_nothing(make_pair):
     ids=["zero length", "unequal lengths", "unequal counts", "past our end", "past their end",
          "before our start"],
 )
-def test_n07_bad_lists_are_refused(make_pair, local, remote):
+def test_n07_bad_lists_are_refused(make_any_pair, local, remote):
     """N07: zero-length, unequal and unregistered ranges fail before anything is admitted."""
-    pair = make_pair()
+    pair = make_any_pair()
     before = pair.there.content("block")
     with pytest.raises(AgentError):
         pair.here.prepare("WRITE", pair.local(*local), pair.remote(*remote), "there")
@@ -224,9 +224,9 @@ def test_n07_budget_exhausted_fails_before_posting(start):
     assert agent.transfer("WRITE", *parts, "budget") == "DONE"
 
 
-def test_n07_deregistered_range_cannot_be_posted(make_pair):
+def test_n07_deregistered_range_cannot_be_posted(make_any_pair):
     """N07: every identity is checked again at the post: ours is gone, then theirs is."""
-    pair = make_pair()
+    pair = make_any_pair()
     before = pair.there.content("block")
     address = pair.here.allocate("spare", 4096, 3)
     pair.here.register("spare")
