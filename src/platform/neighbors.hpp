@@ -60,9 +60,10 @@ class Process {
   /// One look.
   [[nodiscard]] virtual bool ended() const noexcept = 0;
 
-  /// In order; at most kPartsMax parts in either list, with the same number of bytes. One look at
-  /// the end and one copying call to the system each, more of these only after one that stopped
-  /// early and did not say why: each moves something or is the last. When it returns, nothing of it
+  /// In order; at most kPartsMax parts in either list, with the same number of bytes. A look
+  /// at the end where the last one is not fresh, and one copying call to the system each, more of
+  /// these only after one that stopped early and did not say why: each moves something or is the
+  /// last. When it returns, nothing of it
   /// is under way. EPERM: the system does not let us; ESRCH: it is gone; EFAULT: an address of one
   /// of the lists is not mapped, at page granularity.
   static constexpr std::size_t kPartsMax = 1024;

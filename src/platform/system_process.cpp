@@ -8,9 +8,12 @@
 #include <cstddef>
 
 #include "base/assert.hpp"
+#include "platform/system.hpp"
 
 namespace orbite::platform {
 namespace {
+
+constexpr base::Nanoseconds kAliveFor = 100 * base::kMicrosecond;
 
 using Call = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long,
                          unsigned long);
@@ -62,17 +65,11 @@ class Rest {
   return done;
 }
 
-ProcessCopy copy(Call call, const SystemProcess& process, std::span<const iovec> local,
+ProcessCopy copy(Call call, pid_t number, std::span<const iovec> local,
                  std::span<const iovec> remote) {
   const std::uint64_t wanted = bytes_of(local);
   ORBITE_CHECK(local.size() <= Process::kPartsMax && remote.size() <= Process::kPartsMax);
   ORBITE_DCHECK(wanted == bytes_of(remote));
-  // Once a process is gone its number may be another's, so each copy looks: it must not write
-  // into a stranger.
-  if (process.ended()) {
-    return {.bytes = 0, .native_errno = ESRCH};
-  }
-  const pid_t number = process.number();
   const ssize_t moved = call(number, local.data(), local.size(), remote.data(), remote.size(), 0);
   if (moved < 0) {
     return {.bytes = 0, .native_errno = errno};
@@ -88,12 +85,29 @@ bool SystemProcess::ended() const noexcept {
   return end.fd < 0 || ::poll(&end, 1, 0) > 0;
 }
 
+/// Once a process is gone its number may be given to another, and a copy must not write into a
+/// stranger. A number comes round when all the others have been given, which takes thousands of new
+/// processes: it does not within kAliveFor of a look.
+bool SystemProcess::lately_alive() noexcept {
+  const base::Nanoseconds now_ns = SystemClock().now_ns();
+  if (now_ns < seen_alive_ns_.load(std::memory_order_relaxed) + kAliveFor) {
+    return true;
+  }
+  if (ended()) {
+    return false;
+  }
+  seen_alive_ns_.store(now_ns, std::memory_order_relaxed);
+  return true;
+}
+
 ProcessCopy SystemProcess::read(std::span<const iovec> local, std::span<const iovec> remote) {
-  return copy(::process_vm_readv, *this, local, remote);
+  return lately_alive() ? copy(::process_vm_readv, number_, local, remote)
+                        : ProcessCopy{.bytes = 0, .native_errno = ESRCH};
 }
 
 ProcessCopy SystemProcess::write(std::span<const iovec> local, std::span<const iovec> remote) {
-  return copy(::process_vm_writev, *this, local, remote);
+  return lately_alive() ? copy(::process_vm_writev, number_, local, remote)
+                        : ProcessCopy{.bytes = 0, .native_errno = ESRCH};
 }
 
 }  // namespace orbite::platform

@@ -3,6 +3,7 @@
 
 #include <sys/uio.h>
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -25,8 +26,12 @@ class SystemProcess final : public Process {
   ProcessCopy write(std::span<const iovec> local, std::span<const iovec> remote) override;
 
  private:
+  [[nodiscard]] bool lately_alive() noexcept;
+
   std::int32_t number_;
   Descriptor end_;
+  /// When the last look found it alive. Relaxed: each thread may look for itself.
+  std::atomic<base::Nanoseconds> seen_alive_ns_{0};
 };
 
 }  // namespace orbite::platform

@@ -17,6 +17,7 @@ import agents
 
 LOOPBACK = (
     b'{"listen": {"address": "127.0.0.1"}, "advertise": {"addresses": ["127.0.0.1"]},'
+    b' "cma": {"enabled": false}, "shm": {"enabled": false},'
     b' "tcp": {"connect_timeout_ms": 500, "bulk_lanes_per_peer": 1},'
     b' "limits": {"peers_max": 1, "requests_max": 8}}'
 )
