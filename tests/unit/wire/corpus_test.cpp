@@ -16,6 +16,7 @@
 #include "wire/envelope.hpp"
 #include "wire/frame.hpp"
 #include "wire/handshake.hpp"
+#include "wire/link.hpp"
 #include "wire/metadata.hpp"
 
 namespace orbite::wire {
@@ -137,6 +138,25 @@ void add_handshakes(std::vector<Seed>& seeds) {
   seeds.push_back({"wire_handshake/complete", all});
 }
 
+void add_links(std::vector<Seed>& seeds) {
+  LinkWelcome welcome;
+  welcome.seats = 64;
+  welcome.directory_words = 1024;
+  welcome.probe_address = 0x7F0000001000;
+  LinkFetch fetch;
+  fetch.registration.index = 3;
+  fetch.registration.generation = 1;
+  LinkAllocation answer;
+  answer.registration = fetch.registration;
+  answer.allocation = 2;
+  answer.offset = 4096;
+  Bytes all;
+  for (const Bytes& part : {bytes_of(welcome), bytes_of(fetch), bytes_of(answer)}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  seeds.push_back({"wire_link/complete", all});
+}
+
 void add_blobs(std::vector<Seed>& seeds) {
   ConnectionBlob connection;
   seeds.push_back({"wire_connection/unreachable", encode(connection)});
@@ -176,6 +196,7 @@ std::vector<Seed> seeds() {
   add_requests(all);
   add_responses(all);
   add_handshakes(all);
+  add_links(all);
   add_blobs(all);
   return all;
 }
