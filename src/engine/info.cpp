@@ -117,6 +117,30 @@ Json unresolved_json(const std::vector<UnresolvedPeer>& unresolved) {
   return list;
 }
 
+/// Which of the ways that are preferred to TCP reach a peer, and why others do not.
+Json neighbor_json(const peer::Peer& peer, const policy::RouteTable& routes) {
+  Json list = Json::array();
+  for (const policy::TransportKind kind : routes.preferred(peer.is_self())) {
+    const char* const name = policy::transport_name(kind);
+    const transfer::Flow* const flow =
+        peer.link() == nullptr ? nullptr : transfer::flows_of(peer).find(kind);
+    if (flow == nullptr) {
+      list.push_back({{"transport", name}, {"reaches", false}, {"reason", "not of this host"}});
+      continue;
+    }
+    const peer::BorrowLink& link = static_cast<const transport::BorrowFlow&>(*flow).link();
+    std::string reason;
+    if (!link.ready()) {
+      const Error refusal = link.refusal();
+      reason = refusal.code() == ErrorCode::kOk ? "its link is not ready yet" : refusal.message();
+    } else if (kind == policy::TransportKind::kCma && link.process() == nullptr) {
+      reason = link.process_refusal().value_or(Error(ErrorCode::kInternal)).message();
+    }
+    list.push_back({{"transport", name}, {"reaches", reason.empty()}, {"reason", reason}});
+  }
+  return list;
+}
+
 }  // namespace
 
 std::string TransferEngine::Impl::info_json() const {
@@ -176,6 +200,7 @@ std::string TransferEngine::Impl::peers_json() const {
          {"epoch", base::to_hex(peer->epoch().bytes)},
          {"retired", peer->retired()},
          {"executions_active", executions},
+         {"same_host", neighbor_json(*peer, routes_)},
          {"slices_unproved",
           has_flow ? tcp_->unproved(transfer::flow_of(*peer, policy::TransportKind::kTcp)) : 0}});
   }

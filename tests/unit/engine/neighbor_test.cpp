@@ -110,6 +110,31 @@ TEST_F(Neighbors, ARegistrationThatIsGoneIsNotTouched) {
   EXPECT_EQ(b_.buffer, before);
 }
 
+TEST_F(Neighbors, AreNamedWithTheWaysThatReachThem) {
+  const auto info = nlohmann::json::parse(a_.engine->info_json());
+  const nlohmann::json ways = info["peers"][0]["same_host"];
+  ASSERT_EQ(ways.size(), 2U);
+  for (const nlohmann::json& way : ways) {
+    EXPECT_TRUE(way["reaches"].get<bool>()) << way.dump();
+    EXPECT_EQ(way["reason"], "");
+  }
+  Node apart("c", kSmall, test::loopback_config());
+  a_.know("c", apart);
+  ASSERT_TRUE(a_.engine->connect_peer(a_.peer, 0).has_value());
+  const auto again = nlohmann::json::parse(a_.engine->info_json());
+  int seen = 0;
+  for (const nlohmann::json& peer : again["peers"]) {
+    if (peer["name"] == "c") {
+      ++seen;
+      EXPECT_FALSE(peer["same_host"][0]["reaches"].get<bool>());
+      EXPECT_NE(peer["same_host"][0]["reason"].get<std::string>().find("peer unreachable"),
+                std::string::npos)
+          << peer.dump();
+    }
+  }
+  EXPECT_EQ(seen, 1);
+}
+
 TEST_F(Neighbors, CloseInAnyOrderLeavesNothing) {
   EXPECT_EQ(b_.engine->close(base::kSecond).phase, ClosePhase::kClosed);
   EXPECT_EQ(a_.engine->close(base::kSecond).phase, ClosePhase::kClosed);
