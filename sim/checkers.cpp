@@ -34,6 +34,9 @@ const char* name_of(Checkers::Access kind) {
 
 void Checkers::violation(const char* invariant, std::uint32_t host, std::uint64_t execution,
                          const char* format, ...) {
+  if (ignores_) {
+    return;
+  }
   std::array<char, 400> text{};
   std::va_list arguments;
   va_start(arguments, format);
@@ -53,6 +56,9 @@ void Checkers::foreign(Host& host, const Host& owner) {
 }
 
 void Checkers::access(Host& host, std::uint64_t offset, std::uint64_t length, Access kind) {
+  if (ignores_) {
+    return;
+  }
   trace_.mix(offset * 4 + static_cast<std::uint64_t>(kind));
   trace_.mix(length);
   const std::uint64_t end = offset + length;
@@ -153,6 +159,9 @@ void Checkers::bytes_of(Host& host, ExecutionModel& execution, std::uint64_t in_
 // ---- Registrations
 
 void Checkers::retired(RegistrationModel& registration) {
+  if (ignores_) {
+    return;
+  }
   if (++registration.retired_calls > 1) {
     violation("S3", registration.life.host, 0, "registration %llu retired %u times",
               ull(registration.id), registration.retired_calls);
@@ -207,6 +216,9 @@ void Checkers::accepted(const Host& host, const ExecutionModel* last) {
 }
 
 void Checkers::outcome(Host& host, RequestModel& request, const Outcome& outcome) {
+  if (ignores_) {
+    return;
+  }
   ExecutionModel& execution = *request.execution;
   const Outcome& last = execution.last;
   const auto broken = [&](const char* why) {
@@ -301,6 +313,9 @@ void Checkers::ended(Host& host, const RequestModel& request, const Outcome& out
 
 void Checkers::delivered(const Host& host, NotificationModel& notification,
                          const ExecutionModel* execution) {
+  if (ignores_) {
+    return;
+  }
   const std::uint64_t id = execution != nullptr ? execution->id : 0;
   if (notification.to != host.life()) {
     violation("S7", host.index, id, "notification %llu was for life %u of host%u",

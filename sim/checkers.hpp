@@ -23,7 +23,7 @@ class Checkers {
       : scheduler_(scheduler), trace_(trace), stats_(stats) {}
 
   enum class Access : std::uint8_t {
-    kSent,   ///< bytes leave the memory for a socket
+    kSent,   ///< bytes leave the memory for a socket or a neighbour
     kRead,   ///< or for another range of the same host
     kLanded  ///< bytes have come into it
   };
@@ -60,6 +60,10 @@ class Checkers {
   /// S10: the engine is gone.
   void sockets_left(const Host& host, std::size_t count);
 
+  /// A process has died in the middle of its step: until the step is over, nothing that is told
+  /// here is heard, since nobody but the dead can be telling it.
+  void ignore_all(bool ignores) noexcept { ignores_ = ignores; }
+
   void violation(const char* invariant, std::uint32_t host, std::uint64_t execution,
                  const char* format, ...) __attribute__((format(printf, 5, 6)));
   [[nodiscard]] std::vector<Violation>& violations() noexcept { return violations_; }
@@ -77,6 +81,7 @@ class Checkers {
   Stats& stats_;
   std::vector<Violation> violations_;
   std::set<std::pair<std::string, std::uint64_t>> seen_;
+  bool ignores_ = false;
 };
 
 }  // namespace orbite::sim

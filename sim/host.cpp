@@ -8,6 +8,11 @@ namespace orbite::sim {
 bool HostWaiter::wait_for(std::unique_lock<std::mutex>& lock, std::condition_variable& /*changed*/,
                           base::Nanoseconds timeout_ns, const std::function<bool()>& ready) {
   const AllocationShelter shelter;
+  if (dead_) {
+    skipped_ns_ += timeout_ns;
+    clock_.jump(timeout_ns);
+    return ready();
+  }
   const base::Nanoseconds deadline_ns = base::saturating_add(scheduler_.now_ns(), timeout_ns);
   const Scheduler::Hold hold(scheduler_);
   ++waits_;

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
 #include "base/waiter.hpp"
 #include "orbite/engine.hpp"
 #include "sim/arena.hpp"
+#include "sim/host_neighbors.hpp"
 #include "sim/host_network.hpp"
 #include "sim/model.hpp"
 #include "sim/random.hpp"
@@ -51,14 +53,24 @@ class HostClock final : public base::Clock {
 /// A caller that waits inside the engine: the rest of the world goes on.
 class HostWaiter final : public base::Waiter {
  public:
-  explicit HostWaiter(Scheduler& scheduler) : scheduler_(scheduler) {}
+  HostWaiter(Scheduler& scheduler, HostClock& clock) : scheduler_(scheduler), clock_(clock) {}
   bool wait_for(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
                 base::Nanoseconds timeout_ns, const std::function<bool()>& ready) override;
   [[nodiscard]] bool waiting() const noexcept { return waits_ > 0; }
+  /// The process is dead, and its code only runs to where it returns: from now on each wait is over
+  /// at once, and the clock says so, until begin_life().
+  void end_life() noexcept { dead_ = true; }
+  void begin_life() noexcept {
+    dead_ = false;
+    clock_.jump(-std::exchange(skipped_ns_, 0));
+  }
 
  private:
   Scheduler& scheduler_;
+  HostClock& clock_;
   int waits_ = 0;
+  bool dead_ = false;
+  base::Nanoseconds skipped_ns_ = 0;
 };
 
 /// A process, its one engine, and what its application knows. Several may share a machine.
@@ -70,7 +82,7 @@ struct Host {
       : index(host_index),
         machine(its_machine),
         clock(scheduler),
-        waiter(scheduler),
+        waiter(scheduler, clock),
         engine_random(seed) {}
 
   const std::uint32_t index;
@@ -82,7 +94,12 @@ struct Host {
   Random engine_random;
   Arena arena;
   std::unique_ptr<HostNetwork> network;
-  std::unique_ptr<TransferEngine> engine;  ///< after its network: it goes first
+  std::unique_ptr<HostNeighbors> neighbors;  ///< nullptr: its engine knows of none
+  std::unique_ptr<TransferEngine> engine;    ///< after these: it goes first
+  /// Killed inside a copy; what its code still does until it returns, nobody hears.
+  bool struck = false;
+  /// How long it has stood still inside copies, so far.
+  base::Nanoseconds stopped_ns = 0;
 
   // The worker's thread.
   std::uint64_t wake_serial = 0;

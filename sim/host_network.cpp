@@ -288,6 +288,8 @@ void HostNetwork::end_entry(Entry& entry) {
   } else if (kind == Kind::kListener) {
     entry.backlog.clear();
     fabric_.listener_closed(*this, static_cast<Socket>(&entry - entries_.data()));
+  } else if (kind == Kind::kGuest) {
+    std::exchange(entry.guest, nullptr)->closed();
   }
 }
 
@@ -319,6 +321,27 @@ void HostNetwork::kill() {
     }
   }
   dead_ = true;
+  tell_end();
+}
+
+void HostNetwork::vanish() {
+  dead_ = true;
+  for (Entry& entry : entries_) {
+    entry.guest = nullptr;
+  }
+  tell_end();
+}
+
+void HostNetwork::tell_end() {
+  if (const auto told = std::exchange(at_end_, nullptr)) {
+    told();
+  }
+}
+
+platform::Socket HostNetwork::admit(std::unique_ptr<Guest> guest) {
+  const Socket socket = open(Kind::kGuest);
+  entries_.back().guest = std::move(guest);
+  return socket;
 }
 
 // ---- Polling
@@ -373,6 +396,8 @@ std::uint32_t HostNetwork::ready_events(const Entry& entry) const {
       return entry.backlog.empty() ? 0 : kPollIn;
     case Kind::kWakeup:
       return entry.signalled ? kPollIn : 0;
+    case Kind::kGuest:
+      return entry.guest != nullptr ? entry.guest->ready_events() : 0;
     case Kind::kNone:
     case Kind::kPoller:
       return 0;

@@ -6,12 +6,27 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "platform/network.hpp"
 #include "sim/fabric.hpp"
 
 namespace orbite::sim {
+
+/// A socket of another kind, among those of a HostNetwork.
+class Guest {
+ public:
+  Guest() = default;
+  Guest(const Guest&) = delete;
+  Guest& operator=(const Guest&) = delete;
+  /// Without closed() before it: the machine has lost its power, and nobody is told.
+  virtual ~Guest() = default;
+
+  [[nodiscard]] virtual std::uint32_t ready_events() const = 0;
+  /// Its process has closed it, or has ended.
+  virtual void closed() = 0;
+};
 
 /// The sockets, pollers and wakeups of one process on a machine of the fabric. Socket numbers are
 /// never used again, so a use after the end is seen.
@@ -60,9 +75,13 @@ class HostNetwork final : public platform::Network {
   /// The process ends: its kernel closes every socket. From here on each call does nothing.
   void kill();
   /// As kill(), with the machine: power_off() has ended the sockets.
-  void vanish() noexcept { dead_ = true; }
+  void vanish();
+  /// Told once, when the process has ended; empty: nobody.
+  void at_end(std::function<void()> told) { at_end_ = std::move(told); }
 
   [[nodiscard]] std::uint32_t machine() const noexcept { return machine_; }
+  [[nodiscard]] bool dead() const noexcept { return dead_; }
+  [[nodiscard]] const Observer& observer() const noexcept { return observer_; }
   /// Something is ready that a poller of this process waits for.
   [[nodiscard]] bool any_ready() const;
   [[nodiscard]] std::size_t open_sockets() const noexcept { return open_; }
@@ -75,8 +94,23 @@ class HostNetwork final : public platform::Network {
   void enter_backlog(Socket listener, Fabric::ConnectionPtr connection);
   void changed(Socket socket);
 
+  // For guests and who uses them.
+  Socket admit(std::unique_ptr<Guest> guest);
+  /// A system call on it. nullptr: it is no such socket, which is told, or the process is dead.
+  template <typename Wanted>
+  Wanted* guest(Socket socket, const char* what) {
+    Entry* const entry = find(socket, Kind::kGuest, what);
+    auto* const found = entry != nullptr ? dynamic_cast<Wanted*>(entry->guest.get()) : nullptr;
+    if (entry != nullptr && found == nullptr) {
+      observer_.on_misuse(what, socket);
+    }
+    return found;
+  }
+  /// A system call on none.
+  void count_call() noexcept { ++calls_; }
+
  private:
-  enum class Kind : std::uint8_t { kNone, kStream, kListener, kPoller, kWakeup };
+  enum class Kind : std::uint8_t { kNone, kStream, kListener, kPoller, kWakeup, kGuest };
   struct Interest {
     Socket socket;
     std::uint32_t events;
@@ -91,6 +125,7 @@ class HostNetwork final : public platform::Network {
     std::vector<Interest> interests;            ///< of a poller
     std::size_t turn = 0;                       ///< of a poller: where its next answer begins
     bool signalled = false;                     ///< of a wakeup
+    std::unique_ptr<Guest> guest;
   };
 
   Socket open(Kind kind);
@@ -98,6 +133,7 @@ class HostNetwork final : public platform::Network {
   [[nodiscard]] std::uint32_t ready_events(const Entry& entry) const;
   [[nodiscard]] static std::uint32_t stream_events(const End& end, std::uint32_t send_buffer);
   void end_entry(Entry& entry);
+  void tell_end();
   [[nodiscard]] std::size_t cut(std::size_t bytes);
 
   Fabric& fabric_;
@@ -108,6 +144,7 @@ class HostNetwork final : public platform::Network {
   std::size_t open_ = 0;
   std::uint64_t calls_ = 0;
   bool dead_ = false;
+  std::function<void()> at_end_;
 };
 
 }  // namespace orbite::sim

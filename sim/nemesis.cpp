@@ -11,6 +11,8 @@ constexpr base::Nanoseconds kFaultMax = 600 * base::kMillisecond;
 constexpr base::Nanoseconds kJumpMax = 2 * base::kSecond;
 constexpr base::Nanoseconds kRestartMax = 300 * base::kMillisecond;
 constexpr base::Nanoseconds kSlowLatencyMax = 30 * base::kMillisecond;
+/// A process is caught in one of its next copies.
+constexpr std::uint32_t kCopiesBeforeMax = 30;
 
 }  // namespace
 
@@ -28,6 +30,7 @@ void Nemesis::begin() {
   // Of a run of usual length: a shorter one is then the beginning of it.
   const base::Nanoseconds run_ns = world_.pace_ns * Options{}.ops / world_.hosts.size();
   pause_ns_ = run_ns / random_.between(2, 30);
+  world_.on_struck_down = [this](Host& host) { struck_down(host); };
   next_fault();
 }
 
@@ -44,7 +47,8 @@ void Nemesis::next_fault() {
     if (over_) {
       return;
     }
-    const auto fault = static_cast<Fault>(random_.below(kFaults));
+    const auto fault =
+        static_cast<Fault>(random_.below(world_.has_neighbors() ? kFaults : kFaultsAlone));
     const bool deadly = fault == Fault::kKill || fault == Fault::kPowerLoss;
     if ((world_.options.faults & bit(fault)) != 0 && (!deadly || random_.chance(400))) {
       ++world_.stats.faults;
@@ -75,6 +79,10 @@ void Nemesis::strike(Fault fault) {
     case Fault::kPowerLoss:
     case Fault::kPortTaken:
     case Fault::kNoMemory:
+    case Fault::kLateMessage:
+    case Fault::kNoCopies:
+    case Fault::kStopInCopy:
+    case Fault::kKillInCopy:
       strike_host(fault);
       return;
   }
@@ -155,9 +163,15 @@ void Nemesis::restart_later(Host& host) {
 }
 
 /// A caller that stands inside an engine does not survive it.
-bool Nemesis::may_die(const std::vector<Host*>& hosts) {
+bool Nemesis::may_die(const std::vector<Host*>& hosts) const {
   return std::none_of(hosts.begin(), hosts.end(),
-                      [](const Host* host) { return host->waiter.waiting(); });
+                      [this](const Host* host) { return world_.inside(*host); });
+}
+
+void Nemesis::struck_down(Host& host) {
+  if (!over_ && random_.chance(850)) {
+    restart_later(host);
+  }
 }
 
 void Nemesis::end_hosts(Fault fault, Host& host) {
@@ -216,10 +230,47 @@ void Nemesis::strike_host(Fault fault) {
       machine.ports_taken.push_back(static_cast<std::uint16_t>(World::kPort + random_.below(3)));
       later([&machine] { machine.ports_taken.clear(); });
       return;
+    case Fault::kLateMessage:
+      world_.neighborhood.kernel(host.machine).latency_max_ns = random_.span(kSlowLatencyMax);
+      later([this, &host] {
+        world_.neighborhood.kernel(host.machine).latency_max_ns = Neighborhood::kLatencyMax;
+      });
+      return;
+    case Fault::kNoCopies:
+    case Fault::kStopInCopy:
+    case Fault::kKillInCopy:
+      strike_copies(fault, host);
+      return;
     default:
       end_hosts(fault, host);
       return;
   }
+}
+
+/// None of them outlives the process.
+void Nemesis::strike_copies(Fault fault, Host& host) {
+  if (host.neighbors == nullptr) {
+    return;
+  }
+  if (fault == Fault::kNoCopies) {
+    host.neighbors->forbid_copies(true);
+    later([&host] {
+      if (host.neighbors != nullptr) {
+        host.neighbors->forbid_copies(false);
+      }
+    });
+    return;
+  }
+  HostNeighbors::Ambush ambush;
+  ambush.copies_before = static_cast<std::uint32_t>(random_.size(kCopiesBeforeMax)) - 1;
+  ambush.kills = fault == Fault::kKillInCopy;
+  if (!ambush.kills || random_.chance(300)) {
+    ambush.stop_before_ns = random_.chance(600) ? random_.span(kFaultMax) : 0;
+  }
+  if (!ambush.kills && (ambush.stop_before_ns == 0 || random_.chance(300))) {
+    ambush.stop_after_ns = random_.span(kFaultMax);
+  }
+  host.neighbors->lay(ambush);
 }
 
 void Nemesis::end() {
@@ -230,6 +281,7 @@ void Nemesis::end() {
     machine.accept_failures = 0;
     machine.ignores_connects = false;
     machine.ports_taken.clear();
+    world_.neighborhood.kernel(a).latency_max_ns = Neighborhood::kLatencyMax;
     for (std::uint32_t b = 0; b < a; ++b) {
       restore_link(a, b);
     }
@@ -238,6 +290,10 @@ void Nemesis::end() {
     host->no_memory_per_mille = 0;
     host->paused_until_ns = 0;
     host->application_until_ns = 0;
+    if (host->neighbors != nullptr) {
+      host->neighbors->call_off();
+      host->neighbors->forbid_copies(false);
+    }
     if (host->state == Host::State::kDown && random_.chance(700)) {
       ++world_.stats.restarts;
       world_.start(*host);

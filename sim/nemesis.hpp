@@ -21,7 +21,9 @@ class Nemesis {
   void strike_host(Fault fault);
   void strike_connection(Fault fault);
   void end_hosts(Fault fault, Host& host);
-  static bool may_die(const std::vector<Host*>& hosts);
+  void strike_copies(Fault fault, Host& host);
+  void struck_down(Host& host);
+  bool may_die(const std::vector<Host*>& hosts) const;
   void restart_later(Host& host);
   void restore_link(std::uint32_t a, std::uint32_t b);
   /// Undoes a fault after a while, unless all have ended by then.

@@ -31,8 +31,14 @@ enum class Fault : std::uint8_t {
   kPowerLoss,    ///< a machine dies without a word, and every process on it
   kPortTaken,    ///< a restarted engine finds its port taken
   kNoMemory,     ///< allocations of an engine fail
+  // Of machines that several hosts share.
+  kLateMessage,  ///< what one process tells another by a local socket is late
+  kNoCopies,     ///< nobody may reach the memory of a process
+  kStopInCopy,   ///< a process stands still in the middle of a copy
+  kKillInCopy,   ///< a process dies in the middle of a copy
 };
-inline constexpr std::size_t kFaults = 15;
+inline constexpr std::size_t kFaults = 19;
+inline constexpr std::size_t kFaultsAlone = 15;  ///< those that need no shared machine come first
 std::string_view fault_name(Fault fault) noexcept;
 
 using FaultSet = std::uint32_t;
@@ -56,10 +62,15 @@ std::string fault_names(FaultSet faults);
 inline constexpr std::uint32_t kHostsMin = 2;
 inline constexpr std::uint32_t kHostsMax = 4;
 
+/// Which hosts of a shared machine know of each other that they can reach each other's memory.
+enum class NeighborsUse : std::uint8_t { kDrawn, kNone, kSome, kAll };
+inline constexpr std::array<std::string_view, 4> kNeighborsUses = {"drawn", "none", "some", "all"};
+
 struct Options {
   std::uint32_t hosts = 0;     ///< kHostsMin..kHostsMax; 0: drawn
   std::uint32_t machines = 0;  ///< 1..hosts; 0: drawn
-  std::uint32_t ops = 500;     ///< steps of all applications together
+  NeighborsUse neighbors = NeighborsUse::kDrawn;
+  std::uint32_t ops = 500;  ///< steps of all applications together
   FaultSet faults = kAllFaults;
   bool keeps_log = false;
   /// Of all allocations that the engines of a run ask for, these fail.
@@ -104,7 +115,12 @@ struct Stats {
   std::uint64_t connections = 0;           ///< that were answered
   std::uint64_t loopback_connections = 0;  ///< of them, by loopback between two processes
   std::uint64_t loopback_bytes = 0;        ///< delivered on those
-  std::uint64_t allocations = 0;           ///< that engines asked for
+  std::uint64_t local_messages = 0;        ///< by sockets of one machine
+  std::uint64_t copies = 0;                ///< from one process to another
+  std::uint64_t bytes_copied = 0;
+  std::uint64_t killed_inside_copies = 0;
+  std::uint64_t stopped_inside_copies = 0;
+  std::uint64_t allocations = 0;  ///< that engines asked for
   std::uint64_t allocations_failed = 0;
   base::Nanoseconds virtual_ns = 0;
   EngineCounts engines;  ///< summed over all lives

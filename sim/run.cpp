@@ -204,6 +204,12 @@ Report run(std::uint64_t seed, const Options& options) {
     world.stats.connections = world.fabric.counts().connections;
     world.stats.loopback_connections = world.fabric.counts().loopback_connections;
     world.stats.loopback_bytes = world.fabric.counts().loopback_bytes;
+    const Neighborhood::Counts& neighbors = world.neighborhood.counts;
+    world.stats.local_messages = neighbors.messages;
+    world.stats.copies = neighbors.copies;
+    world.stats.bytes_copied = neighbors.bytes_copied;
+    world.stats.killed_inside_copies = neighbors.killed_inside;
+    world.stats.stopped_inside_copies = neighbors.stopped_inside;
     report.violations = std::move(world.checkers.violations());
     report.log = std::move(world.trace.log());
     report.stats = world.stats;

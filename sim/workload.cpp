@@ -59,8 +59,9 @@ void Workload::next_step(Host& host) {
       return;
     }
     --left_;
-    if (world_.now_ns() >= host.application_until_ns) {
+    if (world_.now_ns() >= host.application_until_ns && !world_.stopped(host)) {
       step(host);
+      world_.end_step(host);
     }
     next_step(host);
   });
@@ -396,7 +397,7 @@ bool Workload::close(Host& host, base::Nanoseconds timeout_ns) {
   world_.trace.note(world_.now_ns(), "host%u closes: phase %u, %u executions, %u registrations",
                     host.index, static_cast<unsigned>(status.phase), status.executions_unresolved,
                     status.registrations_unresolved);
-  if (status.phase != ClosePhase::kClosed) {
+  if (status.phase != ClosePhase::kClosed || host.struck) {
     return false;
   }
   receive(host);

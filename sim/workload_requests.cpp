@@ -262,12 +262,16 @@ void Workload::post(Host& host, const RequestPtr& request) {
   }
   const World::Call call(world_, host);
   const std::uint64_t calls = host.network->calls();
-  const base::Nanoseconds now_ns = world_.now_ns();
+  const base::Nanoseconds begin_ns = world_.time_of(host);
   const auto outcome = world_.enter(host)->post(request->handle, options);
-  world_.checkers.bounded(host, "post", host.network->calls() - calls, world_.now_ns() - now_ns);
+  world_.checkers.bounded(host, "post", host.network->calls() - calls,
+                          world_.time_of(host) - begin_ns);
   world_.trace.note(world_.now_ns(), "host%u posts %llu as execution %llu%s: %s", host.index,
                     ull(request->id), ull(execution->id),
                     options.notification ? " with a notification" : "", text_of(outcome));
+  if (host.struck) {
+    return;
+  }
   world_.compare_memory(host);
   if (!outcome) {
     if (may && execution->landed_count != 0) {
@@ -293,9 +297,10 @@ void Workload::post_some(Host& host) {
 void Workload::check(Host& host, const RequestPtr& request) {
   const World::Call call(world_, host);
   const std::uint64_t calls = host.network->calls();
-  const base::Nanoseconds now_ns = world_.now_ns();
+  const base::Nanoseconds begin_ns = world_.time_of(host);
   const auto outcome = world_.enter(host)->check(request->handle);
-  world_.checkers.bounded(host, "check", host.network->calls() - calls, world_.now_ns() - now_ns);
+  world_.checkers.bounded(host, "check", host.network->calls() - calls,
+                          world_.time_of(host) - begin_ns);
   world_.compare_memory(host);
   if (!outcome) {
     world_.checkers.violation("S8", host.index, request->id, "check of a held request: %s",
@@ -348,11 +353,15 @@ void Workload::cancel_some(Host& host) {
 void Workload::release(Host& host, const RequestPtr& request) {
   const World::Call call(world_, host);
   const std::uint64_t calls = host.network->calls();
-  const base::Nanoseconds now_ns = world_.now_ns();
+  const base::Nanoseconds begin_ns = world_.time_of(host);
   const auto released = world_.enter(host)->release(request->handle);
-  world_.checkers.bounded(host, "release", host.network->calls() - calls, world_.now_ns() - now_ns);
+  world_.checkers.bounded(host, "release", host.network->calls() - calls,
+                          world_.time_of(host) - begin_ns);
   world_.trace.note(world_.now_ns(), "host%u releases %llu: %s", host.index, ull(request->id),
                     text_of(released));
+  if (host.struck) {
+    return;
+  }
   if (released) {
     // Only a terminal one is let go, so this is as good as being told.
     if (request->execution != nullptr) {

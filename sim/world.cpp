@@ -30,7 +30,8 @@ World::World(std::uint64_t seed, const Options& run_options)
       scheduler(random.next()),
       checkers(scheduler, trace, stats),
       hosts_count(draw_hosts()),
-      fabric(scheduler, trace, random.next(), draw_machines()) {
+      fabric(scheduler, trace, random.next(), draw_machines()),
+      neighborhood(fabric, random.next()) {
   pace_ns = pick<base::Nanoseconds>(
       random, {100 * base::kMicrosecond, base::kMillisecond, 10 * base::kMillisecond});
   for (std::uint32_t i = 0; i < hosts_count; ++i) {
@@ -38,6 +39,7 @@ World::World(std::uint64_t seed, const Options& run_options)
         i < fabric.machines() ? i : static_cast<std::uint32_t>(random.below(fabric.machines()));
     hosts.push_back(std::make_unique<Host>(i, machine, scheduler, random.next()));
   }
+  draw_kernels();
 }
 
 std::uint32_t World::draw_hosts() {
@@ -53,6 +55,21 @@ std::uint32_t World::draw_machines() {
     return std::min(options.machines, hosts_count);
   }
   return shared ? drawn : hosts_count;
+}
+
+void World::draw_kernels() {
+  const NeighborsUse drawn =
+      pick(random, {NeighborsUse::kNone, NeighborsUse::kSome, NeighborsUse::kAll,
+                    NeighborsUse::kAll, NeighborsUse::kAll, NeighborsUse::kAll});
+  neighbors_use_ = options.neighbors == NeighborsUse::kDrawn ? drawn : options.neighbors;
+  for (std::uint32_t i = 0; i < fabric.machines(); ++i) {
+    Neighborhood::Kernel& kernel = neighborhood.kernel(i);
+    kernel.backlog_max = pick<std::size_t>(random, {1, 16, 128});
+    kernel.messages_max = pick<std::size_t>(random, {1, 4, 16, 64});
+    kernel.has_process_handles = !random.chance(50);
+    kernel.forbids_copies = random.chance(100);
+    kernel.has_huge_pages = random.chance(100);
+  }
 }
 
 std::vector<Host*> World::hosts_on(std::uint32_t machine) const {
@@ -173,6 +190,35 @@ Result<std::unique_ptr<TransferEngine>> World::create(Host& host, EngineOptions 
   }
 }
 
+HostNeighbors::Hooks World::neighbor_hooks(Host& host) {
+  HostNeighbors::Hooks hooks;
+  hooks.lacks_memory = [this, &host] {
+    return host.no_memory_per_mille > 0 && random.chance(host.no_memory_per_mille);
+  };
+  hooks.stop = [this, &host](base::Nanoseconds time_ns) { stop_inside(host, time_ns); };
+  hooks.may_die = [this, &host] { return !inside(host); };
+  hooks.killed = [this, &host](std::uint64_t bytes, std::uint64_t bytes_max) {
+    strike(host, bytes, bytes_max);
+  };
+  return hooks;
+}
+
+void World::make_process(Host& host) {
+  host.network = std::make_unique<HostNetwork>(fabric, host.machine, observer(host));
+  host.waiter.begin_life();
+  if (neighbors_use_ == NeighborsUse::kAll ||
+      (neighbors_use_ == NeighborsUse::kSome && random.chance(500))) {
+    host.neighbors =
+        std::make_unique<HostNeighbors>(neighborhood, *host.network, neighbor_hooks(host));
+    host.neighbors->add_memory(host.arena.address(), kArenaBytes);
+  }
+}
+
+void World::end_process(Host& host) {
+  host.neighbors = nullptr;
+  host.network = nullptr;
+}
+
 bool World::start(Host& host) {
   ORBITE_CHECK(host.state == Host::State::kDown);
   if (!fabric.machine(host.machine).up) {
@@ -182,7 +228,7 @@ bool World::start(Host& host) {
   host.ghosts = std::exchange(host.claims, {});
   host.graves.clear();
   host.arena.fill(random, 0, kArenaBytes);
-  host.network = std::make_unique<HostNetwork>(fabric, host.machine, observer(host));
+  make_process(host);
   EngineEnvironment environment{
       *host.network, host.clock, host.engine_random, host.waiter,
       [&host, this] {
@@ -205,7 +251,7 @@ bool World::start(Host& host) {
   if (!engine) {
     trace.note(now_ns(), "%s cannot start: %s", host.name().c_str(),
                engine.error().message().c_str());
-    host.network = nullptr;
+    end_process(host);
     return false;
   }
   host.engine = std::move(*engine);
@@ -235,6 +281,8 @@ void World::wake(Host& host, base::Nanoseconds when_ns) {
     host.wake_at_ns = 0;
     if (now_ns() < host.paused_until_ns) {
       wake(host, host.paused_until_ns);
+    } else if (stopped(host)) {
+      wake(host, std::max(now_ns() + kWakeMax, stopped_until_ns_));
     } else {
       turn(host);
     }
@@ -249,6 +297,10 @@ void World::turn(Host& host) {
     sleep_ns = EngineAccess::work(*host.engine);
   }
   after_step(host);
+  if (host.struck) {
+    end_step(host);
+    return;
+  }
   if (EngineAccess::worker_ended(*host.engine)) {
     return;
   }
@@ -264,7 +316,7 @@ void World::compare_memory(Host& host) {
 }
 
 void World::after_step(Host& host) {
-  if (host.engine == nullptr) {
+  if (host.engine == nullptr || host.struck) {
     return;
   }
   compare_memory(host);
@@ -329,7 +381,43 @@ void World::die(Host& host) {
   // Its memory is checked no more, and what the dead engine still tells is heard by nobody.
   (void)EngineAccess::destroy_dead(std::move(host.engine));
   host.engine = nullptr;
-  host.network = nullptr;
+  end_process(host);
+}
+
+/// Its kernel has ended its sockets already. The engine's code is still running.
+void World::strike(Host& host, std::uint64_t bytes, std::uint64_t bytes_max) {
+  trace.note(now_ns(), "%s is killed inside a copy, when %llu of %llu bytes are made",
+             host.name().c_str(), static_cast<unsigned long long>(bytes),
+             static_cast<unsigned long long>(bytes_max));
+  host.struck = true;
+  host.waiter.end_life();
+  checkers.ignore_all(true);
+}
+
+void World::end_step(Host& host) {
+  if (!host.struck) {
+    return;
+  }
+  die(host);
+  host.struck = false;
+  checkers.ignore_all(false);
+  if (on_struck_down) {
+    on_struck_down(host);
+  }
+}
+
+void World::stop_inside(Host& host, base::Nanoseconds time_ns) {
+  if (stopped_ != nullptr) {
+    return;
+  }
+  trace.note(now_ns(), "%s stands still inside a copy", host.name().c_str());
+  const base::Nanoseconds begin_ns = now_ns();
+  stopped_ = &host;
+  stopped_until_ns_ = begin_ns + time_ns;
+  scheduler.run_until(stopped_until_ns_);
+  stopped_ = nullptr;
+  host.stopped_ns += now_ns() - begin_ns;
+  trace.note(now_ns(), "%s goes on", host.name().c_str());
 }
 
 void World::kill(Host& host) {
@@ -365,7 +453,7 @@ void World::destroy_closed(Host& host) {
   forget_requests(host);
   host.state = Host::State::kDown;
   ++host.wake_serial;
-  host.network = nullptr;
+  end_process(host);
   trace.note(now_ns(), "%s has closed", host.name().c_str());
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "sim/checkers.hpp"
 #include "sim/fabric.hpp"
 #include "sim/host.hpp"
+#include "sim/neighborhood.hpp"
 #include "sim/options.hpp"
 #include "sim/random.hpp"
 #include "sim/scheduler.hpp"
@@ -30,6 +32,9 @@ class World {
   bool start(Host& host);
   /// The process dies at once; its kernel ends its connections.
   void kill(Host& host);
+  /// The step of a host is over. If its process was killed in the middle of it, the host is down
+  /// now.
+  void end_step(Host& host);
   /// The machine dies without a word, and every host on it.
   void power_off(std::uint32_t machine);
   /// The engine has closed: it is destroyed.
@@ -73,6 +78,21 @@ class World {
   [[nodiscard]] base::Nanoseconds now_ns() const noexcept { return scheduler.now_ns(); }
   [[nodiscard]] Host& host(std::uint32_t index) { return *hosts[index]; }
   [[nodiscard]] std::vector<Host*> hosts_on(std::uint32_t machine) const;
+  /// Somebody stands inside its engine, waiting or in the middle of a copy: it can neither be ended
+  /// from outside nor entered.
+  [[nodiscard]] bool inside(const Host& host) const {
+    return host.waiter.waiting() || stopped_ == &host;
+  }
+  /// Its process stands still in the middle of a copy.
+  [[nodiscard]] bool stopped(const Host& host) const { return stopped_ == &host; }
+  /// The time of the process: it does not pass while it stands still inside a copy.
+  [[nodiscard]] base::Nanoseconds time_of(const Host& host) const {
+    return now_ns() - host.stopped_ns;
+  }
+  /// Hosts share a machine, and their engines know of it.
+  [[nodiscard]] bool has_neighbors() const noexcept {
+    return fabric.machines() < hosts_count && neighbors_use_ != NeighborsUse::kNone;
+  }
   /// Every request of a host that is gone becomes nobody's.
   void forget_requests(Host& host);
   [[nodiscard]] bool alive(const Life& life) const {
@@ -93,6 +113,7 @@ class World {
   Checkers checkers;
   const std::uint32_t hosts_count;
   Fabric fabric;
+  Neighborhood neighborhood;
   std::vector<std::unique_ptr<Host>> hosts;
   /// The connection blobs of every life so far: metadata is never withdrawn.
   struct Blob {
@@ -101,6 +122,8 @@ class World {
   };
   std::vector<Blob> blobs;
   bool stop_restarts = false;
+  /// Told of a host that was killed in the middle of a step, when it is down.
+  std::function<void(Host& host)> on_struck_down;
   /// Of this run: about the time between two steps of a host, from busy callers to idle ones.
   base::Nanoseconds pace_ns = 0;
   static constexpr std::uint16_t kPort = 7'000;
@@ -115,11 +138,22 @@ class World {
   void count(const Host& host);
   std::uint32_t draw_hosts();
   std::uint32_t draw_machines();
+  void draw_kernels();
+  void make_process(Host& host);
+  static void end_process(Host& host);
+  HostNeighbors::Hooks neighbor_hooks(Host& host);
+  /// Everybody else goes on for so long.
+  void stop_inside(Host& host, base::Nanoseconds time_ns);
+  void strike(Host& host, std::uint64_t bytes, std::uint64_t bytes_max);
   void turn(Host& host);
   void die(Host& host);
   Config draw_config(const Host& host);
   HostNetwork::Observer observer(Host& host);
   void on_bytes(Host& host, std::uint64_t address, std::uint64_t length, Checkers::Access kind);
+
+  NeighborsUse neighbors_use_ = NeighborsUse::kNone;
+  const Host* stopped_ = nullptr;
+  base::Nanoseconds stopped_until_ns_ = 0;  ///< or later: who is inside its engine is waited for
 };
 
 }  // namespace orbite::sim

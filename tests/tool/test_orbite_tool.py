@@ -115,6 +115,7 @@ def test_missing_command_is_refused(arguments: list[str]) -> None:
         (["sim", "--ops", "0"], "--ops: Value 0 not in range 1 to"),
         (["sim", "--hosts", "9"], "--hosts: Value 9 not in range 2 to 4"),
         (["sim", "--machines", "0"], "--machines: Value 0 not in range 1 to 4"),
+        (["sim", "--neighbors", "few"], "--neighbors: few not in {drawn,none,some,all}"),
         (["sim", "--jobs", "0"], "--jobs"),
         (["sim", "--faults", "cut,bang"], "'bang' is none of none, network, process, all, delay"),
     ],

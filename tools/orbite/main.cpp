@@ -2,6 +2,7 @@
 // The `orbite` command.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -37,6 +38,7 @@ struct Arguments {
   SimArguments sim;
   bench::Arguments bench;
   std::string faults = "all";
+  std::string neighbors = "drawn";
 };
 
 /// As it is typed: `orbite config`.
@@ -90,6 +92,13 @@ CLI::App* add_sim(CLI::App& app, Arguments& arguments) {
       ->add_option("--machines", sim.options.machines,
                    "Machines that the hosts share; default: drawn")
       ->check(CLI::Range(std::uint32_t{1}, sim::kHostsMax));
+  command
+      ->add_option("--neighbors", arguments.neighbors,
+                   "Hosts of a shared machine that can reach each other's memory")
+      ->check(CLI::IsMember(
+          std::vector<std::string>(sim::kNeighborsUses.begin(), sim::kNeighborsUses.end())))
+      ->type_name("USE")
+      ->capture_default_str();
   command->add_option("--jobs", sim.jobs, "Processes that share the seeds")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'024}))
       ->capture_default_str();
@@ -111,6 +120,10 @@ int start_sim(Arguments& arguments) {
     return kExitUsage;
   }
   arguments.sim.options.faults = *faults;
+  const auto* const use =
+      std::find(sim::kNeighborsUses.begin(), sim::kNeighborsUses.end(), arguments.neighbors);
+  arguments.sim.options.neighbors =
+      static_cast<sim::NeighborsUse>(use - sim::kNeighborsUses.begin());
   return run_sim(arguments.sim);
 }
 

@@ -28,6 +28,10 @@ std::string command_of(std::uint64_t seed, const sim::Options& options) {
   if (options.machines != 0) {
     command += format(" --machines %u", options.machines);
   }
+  if (options.neighbors != sim::NeighborsUse::kDrawn) {
+    command += " --neighbors ";
+    command += sim::kNeighborsUses[static_cast<std::size_t>(options.neighbors)];
+  }
   return command + " --log";
 }
 

@@ -57,6 +57,15 @@ class Shrinker {
     return any;
   }
 
+  Result<bool> no_neighbors() {
+    if (best_.options.neighbors == sim::NeighborsUse::kNone) {
+      return false;
+    }
+    sim::Options smaller = best_.options;
+    smaller.neighbors = sim::NeighborsUse::kNone;
+    return attempt(smaller);
+  }
+
   Result<bool> fewer_hosts() {
     for (std::uint32_t hosts = sim::kHostsMin; hosts < sim::kHostsMax; ++hosts) {
       if (best_.options.hosts != 0 && hosts >= best_.options.hosts) {
@@ -88,9 +97,10 @@ Result<Shrunk> shrink(std::uint64_t seed, const sim::Options& options) {
   bool any = best.result.failed();
   while (any) {
     ORBITE_ASSIGN_OR_RETURN(const bool hosts, shrinker.fewer_hosts());
+    ORBITE_ASSIGN_OR_RETURN(const bool neighbors, shrinker.no_neighbors());
     ORBITE_ASSIGN_OR_RETURN(const bool faults, shrinker.fewer_faults());
     ORBITE_ASSIGN_OR_RETURN(const bool steps, shrinker.fewer_steps());
-    any = hosts || faults || steps;
+    any = hosts || neighbors || faults || steps;
   }
   return best;
 }
