@@ -245,7 +245,7 @@ bool World::start(Host& host) {
         const AllocationShelter shelter;
         on_bytes(host, source, bytes, Checkers::Access::kRead);
       },
-      false};
+      false, host.neighbors.get()};
   EngineOptions engine_options{host.name(), draw_config(host)};
   auto engine = create(host, std::move(engine_options), std::move(environment));
   if (!engine) {

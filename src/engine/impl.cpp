@@ -294,11 +294,15 @@ Result<void> TransferEngine::Impl::check_usable() const {
 
 Result<Handle> TransferEngine::Impl::register_memory(const MemoryDescriptor& memory) {
   ORBITE_TRY(check_usable());
-  ORBITE_ASSIGN_OR_RETURN(const Handle handle, registry.add(memory, shared_part(memory)));
   if (lender_ != nullptr) {
-    if (auto lent = lend(handle); !lent) {
-      static_cast<void>(registry.deregister(handle));
-      return tl::unexpected(lent.error());
+    ORBITE_TRY(lender_->reserve());
+  }
+  auto handle = registry.add(memory, shared_part(memory));
+  if (lender_ != nullptr) {
+    if (handle) {
+      lend(*handle);
+    } else {
+      lender_->cancel_reservation();
     }
   }
   return handle;
@@ -306,18 +310,19 @@ Result<Handle> TransferEngine::Impl::register_memory(const MemoryDescriptor& mem
 
 /// Before anybody knows of the registration. A close that fences everything meanwhile closes what
 /// it finds open; what it did not find is closed here.
-Result<void> TransferEngine::Impl::lend(Handle handle) {
-  ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<memory::Registration> registration,
-                          registry.find(handle));
-  ORBITE_ASSIGN_OR_RETURN(
-      memory::RangeLoan loan,
-      registry.borrow(registration, memory::Direction::kRead, memory::Borrower::kLocal));
-  ORBITE_TRY(lender_->open(handle));
-  if (registration->fenced()) {
-    lender_->close(std::move(loan));
-    return fail(ErrorCode::kEngineClosing, "engine '%.64s'", options.name.c_str());
+void TransferEngine::Impl::lend(Handle handle) noexcept {
+  const auto registration = registry.find(handle);
+  if (registration) {
+    auto loan = registry.borrow(*registration, memory::Direction::kRead, memory::Borrower::kLocal);
+    if (loan) {
+      lender_->open(handle);
+      if ((*registration)->fenced()) {
+        lender_->close(std::move(*loan));
+      }
+      return;
+    }
   }
-  return {};
+  lender_->cancel_reservation();
 }
 
 Result<RegistrationState> TransferEngine::Impl::deregister_memory(Handle handle) {

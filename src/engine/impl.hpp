@@ -143,7 +143,7 @@ class TransferEngine::Impl {
   Result<void> start_tcp();
   void start_neighbors();
   [[nodiscard]] peer::LinkEnvironment link_environment();
-  Result<void> lend(Handle registration);
+  void lend(Handle registration) noexcept;
   [[nodiscard]] std::array<transport::CopyTransport*, 3> copy_transports() const noexcept {
     return {local_.get(), shm_.get(), cma_.get()};
   }

@@ -10,11 +10,7 @@ namespace orbite::peer {
 
 using borrowing::DirectAccess;
 
-Result<void> BorrowLedger::open(Handle registration) {
-  if (registration.index >= directory_.size()) {
-    return fail(ErrorCode::kBudgetExhausted, "registration %u, the directory has %zu words",
-                registration.index, directory_.size());
-  }
+Result<void> BorrowLedger::reserve() {
   const std::lock_guard lock(mutex_);
   try {
     const std::size_t needed = open_ + held_.size() + 1;
@@ -22,15 +18,33 @@ Result<void> BorrowLedger::open(Handle registration) {
       held_.reserve(std::max(needed, 2 * held_.capacity()));
     }
   } catch (const std::bad_alloc&) {
-    return fail(ErrorCode::kOutOfMemory, "registration %u", registration.index);
+    return fail(ErrorCode::kOutOfMemory, "%zu registrations are lent", open_);
   }
   ++open_;
-  borrowing::open<DirectAccess>(directory_[registration.index], registration);
   return {};
+}
+
+void BorrowLedger::cancel_reservation() noexcept {
+  const std::lock_guard lock(mutex_);
+  ORBITE_CHECK(open_ > 0);
+  --open_;
+}
+
+bool BorrowLedger::open(Handle registration) noexcept {
+  if (registration.index >= directory_.size()) {
+    cancel_reservation();
+    return false;
+  }
+  const std::lock_guard lock(mutex_);
+  borrowing::open<DirectAccess>(directory_[registration.index], registration);
+  return true;
 }
 
 void BorrowLedger::close(memory::RangeLoan loan) noexcept {
   const Handle registration = loan.registration().handle();
+  if (registration.index >= directory_.size()) {
+    return;
+  }
   const std::lock_guard lock(mutex_);
   // Relaxed: only we write it, under the mutex.
   borrowing::DirectoryWord& word = directory_[registration.index];

@@ -32,9 +32,13 @@ class BorrowLedger {
   BorrowLedger(const BorrowLedger&) = delete;
   BorrowLedger& operator=(const BorrowLedger&) = delete;
 
-  /// Before its blob is given to anybody. kOutOfMemory; kBudgetExhausted where the directory has no
-  /// word for it.
-  Result<void> open(Handle registration);
+  /// Room for one more, so that it can be opened and closed. kOutOfMemory.
+  Result<void> reserve();
+  /// The room is not needed.
+  void cancel_reservation() noexcept;
+  /// With room reserved, before its blob is given to anybody. False, and the room is given back:
+  /// the directory has no word for it, so nobody enters it.
+  bool open(Handle registration) noexcept;
   /// Nobody enters it any more. Keeps `loan`, taken before the registration was fenced, until
   /// reconcile() finds that nobody is inside. One that is not open is left as it is: of several who
   /// close it, one is the first. Cannot fail.
@@ -64,7 +68,7 @@ class BorrowLedger {
   mutable std::mutex mutex_;
   std::vector<Borrower> borrowers_;
   std::vector<memory::RangeLoan> held_;  ///< has room for all that are open
-  std::size_t open_ = 0;
+  std::size_t open_ = 0;                 ///< and reserved
   std::uint64_t borrower_next_ = 1;
 };
 

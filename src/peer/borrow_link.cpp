@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/assert.hpp"
@@ -51,12 +52,14 @@ Result<std::shared_ptr<BorrowLink>> BorrowLinks::want(const wire::ConnectionBlob
   }
   std::shared_ptr<BorrowLink> link;
   {
+    std::string key = link_key(owner);
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<BorrowLink>& known = links_[link_key(owner)];
-    if (known == nullptr) {
-      known = std::make_shared<BorrowLink>(owner);
+    if (const auto known = links_.find(key); known != links_.end()) {
+      link = known->second;
+    } else {
+      link = std::make_shared<BorrowLink>(owner);
+      links_.emplace(std::move(key), link);
     }
-    link = known;
   }
   {
     const std::lock_guard lock(link->mutex_);
@@ -140,18 +143,22 @@ void BorrowLinks::connect(BorrowLink& link) {
   link.since_ns_ = environment_.clock.now_ns();
   link.stage_ = BorrowLink::Stage::kServerHello;
   link.id_ = next_id_++;
-  auto socket = environment_.neighbors.connect(link_name(link.owner_.epoch));
-  if (!socket) {
-    end(link, BorrowLink::State::kRefused, socket.error());
-    return;
+  Result<void> begun;
+  try {
+    begun = begin(link);
+  } catch (const std::bad_alloc&) {
+    begun = fail(ErrorCode::kOutOfMemory, "a link");
   }
-  link.socket_ = *socket;
-  if (auto added = environment_.network.poller_add(environment_.poller, link.socket_,
-                                                   platform::kPollIn, kTokenLink | link.id_);
-      !added) {
-    end(link, BorrowLink::State::kRefused, added.error());
-    return;
+  if (!begun) {
+    end(link, BorrowLink::State::kRefused, begun.error());
   }
+}
+
+Result<void> BorrowLinks::begin(BorrowLink& link) {
+  ORBITE_ASSIGN_OR_RETURN(link.socket_,
+                          environment_.neighbors.connect(link_name(link.owner_.epoch)));
+  ORBITE_TRY(environment_.network.poller_add(environment_.poller, link.socket_, platform::kPollIn,
+                                             kTokenLink | link.id_));
   wire::ClientHello& hello = link.hello_;
   hello = {};
   hello.client_epoch = environment_.epoch;
@@ -165,9 +172,10 @@ void BorrowLinks::connect(BorrowLink& link) {
   const platform::IoResult sent =
       environment_.neighbors.send(link.socket_, wire::bytes_of(hello), {});
   if (sent.kind != platform::IoResult::Kind::kBytes) {
-    end(link, BorrowLink::State::kRefused,
+    return fail(
         Error::make_native(ErrorCode::kPeerDisconnected, sent.native_errno, "no hello sent"));
   }
+  return {};
 }
 
 void BorrowLinks::on_event(std::uint64_t token) {
@@ -207,16 +215,10 @@ void BorrowLinks::on_event(std::uint64_t token) {
 void BorrowLinks::on_message(BorrowLink& link, std::span<const std::uint8_t> message,
                              platform::Neighbors::Files files) {
   Result<void> taken;
-  switch (link.stage_) {
-    case BorrowLink::Stage::kServerHello:
-      taken = take_server_hello(link, message);
-      break;
-    case BorrowLink::Stage::kWelcome:
-      taken = take_welcome(link, message, files);
-      break;
-    case BorrowLink::Stage::kReady:
-      taken = take_allocation(link, message, files);
-      break;
+  try {
+    taken = take(link, message, files);
+  } catch (const std::bad_alloc&) {
+    taken = fail(ErrorCode::kOutOfMemory, "a message of a link");
   }
   if (!taken) {
     base::log(base::LogLevel::kInfo, "no link to the neighbour of epoch %s: %s",
@@ -227,6 +229,19 @@ void BorrowLinks::on_message(BorrowLink& link, std::span<const std::uint8_t> mes
                                                  : BorrowLink::State::kRefused,
         taken.error());
   }
+}
+
+Result<void> BorrowLinks::take(BorrowLink& link, std::span<const std::uint8_t> message,
+                               const platform::Neighbors::Files& files) {
+  switch (link.stage_) {
+    case BorrowLink::Stage::kServerHello:
+      return take_server_hello(link, message);
+    case BorrowLink::Stage::kWelcome:
+      return take_welcome(link, message, files);
+    case BorrowLink::Stage::kReady:
+      return take_allocation(link, message, files);
+  }
+  return {};
 }
 
 Result<void> BorrowLinks::take_server_hello(BorrowLink& link,
@@ -327,12 +342,13 @@ void BorrowLinks::ask(BorrowLink& link) {
     if (range != nullptr) {
       wire::LinkFetch question;
       question.registration = ref_of(range->blob());
+      link.asked_.push_back(range);
       const platform::IoResult sent =
           environment_.neighbors.send(link.socket_, wire::bytes_of(question), {});
       if (sent.kind != platform::IoResult::Kind::kBytes) {
+        link.asked_.pop_back();
         break;  // asked again soon, unless the link has ended
       }
-      link.asked_.push_back(range);
     }
     link.to_ask_.pop_front();
   }
@@ -405,6 +421,7 @@ base::Nanoseconds BorrowLinks::on_tick(base::Nanoseconds now_ns) {
 
 base::Nanoseconds BorrowLinks::look_after_all(base::Nanoseconds now_ns) {
   base::Nanoseconds sleep_ns = kLinkIdleSleep;
+  look_ns_ = 0;  // where there is no memory for this look
   for (const auto& link : all()) {
     if (link->state() == BorrowLink::State::kIdle) {
       connect(*link);

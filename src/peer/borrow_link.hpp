@@ -104,8 +104,11 @@ class BorrowLinks {
 
  private:
   void connect(BorrowLink& link);
+  Result<void> begin(BorrowLink& link);
   void on_message(BorrowLink& link, std::span<const std::uint8_t> message,
                   platform::Neighbors::Files files);
+  Result<void> take(BorrowLink& link, std::span<const std::uint8_t> message,
+                    const platform::Neighbors::Files& files);
   Result<void> take_server_hello(BorrowLink& link, std::span<const std::uint8_t> message);
   Result<void> take_welcome(BorrowLink& link, std::span<const std::uint8_t> message,
                             const platform::Neighbors::Files& files);

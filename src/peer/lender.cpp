@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -85,13 +86,16 @@ void Lender::stop_accepting() {
 
 // ---- The ledger, from any thread
 
-Result<void> Lender::open(Handle registration) {
+void Lender::open(Handle registration) noexcept {
   // Relaxed: close_all() comes after whoever opens, by the engine's order of closing.
   std::uint32_t highest = highest_.load(std::memory_order_relaxed);
   while (highest < registration.index &&
          !highest_.compare_exchange_weak(highest, registration.index, std::memory_order_relaxed)) {
   }
-  return ledger_.open(registration);
+  if (!ledger_.open(registration)) {
+    base::log(base::LogLevel::kWarn, "neighbours cannot borrow registration %u: no word for it",
+              registration.index);
+  }
 }
 
 void Lender::close(memory::RangeLoan loan) noexcept {
@@ -163,24 +167,25 @@ void Lender::on_event(std::uint64_t token) {
 
 void Lender::accept_waiting() {
   for (int i = 0; i < kAcceptsPerEvent; ++i) {
+    make_room();
+    // First: a socket that was accepted always has an owner.
+    const auto entry = all_.try_emplace(next_id_).first;
     auto socket = environment_.neighbors.accept(listener_);
     if (!socket) {
+      all_.erase(entry);
       if (socket.error().code() == ErrorCode::kSystem) {
         rests_until_ns_ = environment_.clock.now_ns() + kListenerRest;
         environment_.network.poller_modify(environment_.poller, listener_, 0, kTokenLenderListener);
       }
       return;
     }
-    make_room();
     const std::uint64_t id = next_id_++;
+    entry->second.socket = *socket;
+    entry->second.since_ns = environment_.clock.now_ns();
     if (!environment_.network.poller_add(environment_.poller, *socket, platform::kPollIn,
                                          kTokenBorrower | id)) {
-      environment_.network.close(*socket);
-      continue;
+      end(id, "it cannot be polled");
     }
-    Borrower& borrower = all_[id];
-    borrower.socket = *socket;
-    borrower.since_ns = environment_.clock.now_ns();
   }
 }
 
@@ -201,23 +206,15 @@ void Lender::make_room() {
 
 void Lender::on_message(std::uint64_t id, Borrower& borrower, std::span<const std::uint8_t> message,
                         bool has_files) {
+  if (borrower.stage == Stage::kMuted) {
+    return;
+  }
   Result<void> taken;
-  if (has_files && borrower.stage != Stage::kMuted) {
-    taken = fail(ErrorCode::kProtocolViolation, "a borrower sends no files");
-  } else {
-    switch (borrower.stage) {
-      case Stage::kHello:
-        taken = take_hello(borrower, message);
-        break;
-      case Stage::kProof:
-        taken = take_proof(id, borrower, message);
-        break;
-      case Stage::kServed:
-        taken = take_fetch(borrower, message);
-        break;
-      case Stage::kMuted:
-        return;
-    }
+  try {
+    taken = has_files ? fail(ErrorCode::kProtocolViolation, "a borrower sends no files")
+                      : take(id, borrower, message);
+  } catch (const std::bad_alloc&) {
+    taken = fail(ErrorCode::kOutOfMemory, "a message of its link");
   }
   if (taken) {
     return;
@@ -229,6 +226,21 @@ void Lender::on_message(std::uint64_t id, Borrower& borrower, std::span<const st
   base::log(base::LogLevel::kWarn, "neighbour '%.64s' is not answered any more: %s",
             borrower.hello.name, base::error_line(taken.error()).c_str());
   borrower.stage = Stage::kMuted;
+}
+
+Result<void> Lender::take(std::uint64_t id, Borrower& borrower,
+                          std::span<const std::uint8_t> message) {
+  switch (borrower.stage) {
+    case Stage::kHello:
+      return take_hello(borrower, message);
+    case Stage::kProof:
+      return take_proof(id, borrower, message);
+    case Stage::kServed:
+      return take_fetch(borrower, message);
+    case Stage::kMuted:
+      break;
+  }
+  return {};
 }
 
 Result<void> Lender::take_hello(Borrower& borrower, std::span<const std::uint8_t> message) {

@@ -26,8 +26,11 @@ class Lender {
   ~Lender();
 
   // From any thread.
-  /// Before the registration's blob is given to anybody. kOutOfMemory, kBudgetExhausted.
-  Result<void> open(Handle registration);
+  /// Room for one more registration, before it is made. kOutOfMemory.
+  Result<void> reserve() { return ledger_.reserve(); }
+  void cancel_reservation() noexcept { ledger_.cancel_reservation(); }
+  /// With room reserved, before the registration's blob is given to anybody.
+  void open(Handle registration) noexcept;
   /// Nobody enters it any more; `loan`, taken before it was fenced, goes back when nobody is
   /// inside. Does nothing where it was closed before.
   void close(memory::RangeLoan loan) noexcept;
@@ -51,7 +54,8 @@ class Lender {
     kHello,  ///< theirs is due
     kProof,  ///< theirs is due
     kServed,
-    kMuted  ///< it broke the rules: nothing is answered, but its seats count until its end
+    kMuted  ///< it broke the rules, or we had no memory for it: nothing is answered, but its seats
+            ///< count until its end
   };
   struct Borrower {
     platform::Socket socket = platform::kNoSocket;
@@ -71,6 +75,7 @@ class Lender {
   void make_room();
   void on_message(std::uint64_t id, Borrower& borrower, std::span<const std::uint8_t> message,
                   bool has_files);
+  Result<void> take(std::uint64_t id, Borrower& borrower, std::span<const std::uint8_t> message);
   Result<void> take_hello(Borrower& borrower, std::span<const std::uint8_t> message);
   Result<void> take_proof(std::uint64_t id, Borrower& borrower,
                           std::span<const std::uint8_t> message);

@@ -247,7 +247,8 @@ class SimBorrower : public SimCopies {
     memory.address = street_.address(1);
     memory.length = Street::kBytes;
     const Handle handle = registry_.add(memory).value();
-    EXPECT_TRUE(ledger_.open(handle).has_value());
+    EXPECT_TRUE(ledger_.reserve().has_value());
+    EXPECT_TRUE(ledger_.open(handle));
     return handle;
   }
   RegistrationState deregister(Handle handle) {

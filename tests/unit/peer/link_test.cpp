@@ -93,7 +93,8 @@ class Node {
     memory.address = reinterpret_cast<std::uint64_t>(bytes.data());
     memory.length = bytes.size();
     const Handle handle = registry.add(memory).value();
-    EXPECT_TRUE(lender->open(handle).has_value());
+    EXPECT_TRUE(lender->reserve().has_value());
+    lender->open(handle);
     return handle;
   }
   RegistrationState deregister(Handle handle) {
