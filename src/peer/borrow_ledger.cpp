@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/assert.hpp"
+#include "base/planted.hpp"
 
 namespace orbite::peer {
 
@@ -73,6 +74,9 @@ void BorrowLedger::remove_borrower(std::uint64_t borrower) noexcept {
 }
 
 bool BorrowLedger::is_inside(const Borrower& borrower, Handle registration) noexcept {
+  if (base::planted(base::Bug::kLedgerForgetsTheInside)) {
+    return false;
+  }
   return std::any_of(borrower.seats.begin(), borrower.seats.end(),
                      [&](const borrowing::Seat& seat) {
                        return borrowing::is_named<DirectAccess>(seat, registration);

@@ -38,6 +38,7 @@ Findings half_sent_frame();
 Findings late_hello_of_a_drained_lane();
 Findings lengths_beyond_the_payload();
 Findings hello_to_an_earlier_life();
+Findings borrower_inside_a_deregistration();
 Findings second_post();
 Findings step_with_a_small_limit();
 

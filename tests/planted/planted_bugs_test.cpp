@@ -36,6 +36,8 @@ constexpr HuntFor kHunts[] = {
     {Bug::kAckBeforeFrameConsumed, half_sent_frame},
     {Bug::kDrainNotRemembered, late_hello_of_a_drained_lane},
     {Bug::kUncheckedLengthSum, lengths_beyond_the_payload},
+    {Bug::kLedgerForgetsTheInside, borrower_inside_a_deregistration},
+    {Bug::kBorrowerSkipsTheLook, borrower_inside_a_deregistration},
 };
 static_assert(std::size(kHunts) == std::size(base::kBugs), "each bug has a hunt");
 
