@@ -204,9 +204,9 @@ def test_server_outlives_clients_that_break_the_protocol(sent: bytes, told: str)
     with serving("--clients", "2") as (server, port):
         with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as client:
             client.sendall(sent)
-            client.shutdown(socket.SHUT_WR)
-            # A reset: it closed before it had read all of it.
-            with contextlib.suppress(ConnectionResetError):
+            # It may close before it has read all of it: a reset, or no connection any more.
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_WR)
                 while client.recv(4096):
                     pass
         assert told in server.stderr.readline()
