@@ -117,6 +117,52 @@ Json unresolved_json(const std::vector<UnresolvedPeer>& unresolved) {
   return list;
 }
 
+const char* state_name(peer::BorrowLink::State state) {
+  using State = peer::BorrowLink::State;
+  switch (state) {
+    case State::kIdle:
+      return "idle";
+    case State::kConnecting:
+      return "connecting";
+    case State::kReady:
+      return "ready";
+    case State::kRefused:
+      return "refused";
+    case State::kEnded:
+      return "ended";
+  }
+  return "";
+}
+
+/// Our way into the memory of a peer on this host. null: it is on another one, or is ourselves, or
+/// nothing that would use the way is switched on.
+Json neighbor_json(const peer::Peer& peer) {
+  if (peer.link() == nullptr) {
+    return nullptr;
+  }
+  for (const policy::TransportKind kind :
+       {policy::TransportKind::kShm, policy::TransportKind::kCma}) {
+    const auto* const flow =
+        static_cast<const transport::BorrowFlow*>(transfer::flows_of(peer).find(kind));
+    if (flow == nullptr) {
+      continue;
+    }
+    // Both have the same link.
+    const peer::BorrowLink& link = flow->link();
+    const peer::BorrowLink::State state = link.state();
+    const bool refused =
+        state == peer::BorrowLink::State::kRefused || state == peer::BorrowLink::State::kEnded;
+    const bool ready = state == peer::BorrowLink::State::kReady;
+    const bool unreachable = ready && link.process() == nullptr;
+    return {{"state", state_name(state)},
+            {"reason", refused ? link.refusal().message() : ""},
+            {"ordinary_memory", ready && !unreachable},
+            {"ordinary_memory_reason",
+             unreachable && link.process_refusal() ? link.process_refusal()->message() : ""}};
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::string TransferEngine::Impl::info_json() const {
@@ -175,6 +221,7 @@ std::string TransferEngine::Impl::peers_json() const {
         {{"name", peer->name()},
          {"epoch", base::to_hex(peer->epoch().bytes)},
          {"retired", peer->retired()},
+         {"neighbor", neighbor_json(*peer)},
          {"executions_active", executions},
          {"slices_unproved",
           has_flow ? tcp_->unproved(transfer::flow_of(*peer, policy::TransportKind::kTcp)) : 0}});

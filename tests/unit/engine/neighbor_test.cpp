@@ -261,6 +261,24 @@ TEST_F(SharedNeighbors, CopyThroughTheSamePages) {
                           [](std::uint8_t byte) { return byte == 0x5A; }));
 }
 
+TEST_F(SharedNeighbors, AreNamedAsSuch) {
+  const auto peers_of = [](const TransferEngine& engine) {
+    return nlohmann::json::parse(engine.info_json())["peers"];
+  };
+  const nlohmann::json neighbor = peers_of(*node_.engine)[0]["neighbor"];
+  EXPECT_EQ(neighbor["state"], "ready");
+  EXPECT_EQ(neighbor["reason"], "");
+  EXPECT_EQ(neighbor["ordinary_memory"], true);
+  EXPECT_EQ(neighbor["ordinary_memory_reason"], "");
+
+  Config apart = neighbor_config();
+  apart.shm.enabled = false;
+  apart.cma.enabled = false;
+  const Node stranger{"b", kLarge, apart};
+  ASSERT_TRUE(stranger.engine->import_peer("owner", owner_.engine->connection_blob()).has_value());
+  EXPECT_TRUE(peers_of(*stranger.engine)[0]["neighbor"].is_null());
+}
+
 /// A range in the middle of an allocation is found in the middle of its pages.
 TEST_F(SharedNeighbors, FindAPartOfAnAllocation) {
   MemoryDescriptor memory;
