@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import json
 import os
 import platform
 import re
 import statistics
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,12 +83,18 @@ def compare(area: np.ndarray, model: np.ndarray, layout: Layout, written: int) -
 
 @dataclass(frozen=True)
 class Variant:
-    """One thing that is measured: a NIXL backend and the environment of its processes."""
+    """One thing that is measured: a NIXL backend, its memory, and its processes' environment."""
 
     key: str
     label: str
     backend: str
     env: dict = field(default_factory=dict)
+    # What every transfer to the peer must go by; None where the backend does not tell.
+    route: str | None = None
+    # Whether the regions are shared allocations, which processes of one host can map.
+    shared: bool = False
+    # Configuration of ORBITE's engines. Without any they are told nothing.
+    settings: dict = field(default_factory=dict)
 
     @property
     def spins(self) -> bool:
@@ -93,14 +102,32 @@ class Variant:
         return self.backend == "UCX"
 
 
+# Through sockets even between processes of one host.
+TCP_ONLY = {"shm": {"enabled": False}, "cma": {"enabled": False}}
+# With what each of ours is compared: like with like.
+RIVALS = {"orbite-shm": "ucx", "orbite": "ucx", "orbite-tcp": "ucx-tcp"}
+
+
+def orbite_over_tcp(key: str, label: str, plugin_dir: Path) -> Variant:
+    return Variant(key, label, "ORBITE", {"NIXL_PLUGIN_DIR": str(plugin_dir)}, route="tcp",
+                   settings=TCP_ONLY)
+
+
 def variants(plugin_dir: Path) -> dict[str, Variant]:
-    loopback = {"UCX_NET_DEVICES": "lo"}
+    ours, loopback = {"NIXL_PLUGIN_DIR": str(plugin_dir)}, {"UCX_NET_DEVICES": "lo"}
     every = (
-        Variant("orbite", "ORBITE", "ORBITE", {"NIXL_PLUGIN_DIR": str(plugin_dir)}),
-        Variant("ucx-tcp", "UCX tcp", "UCX", {"UCX_TLS": "tcp", **loopback}),
+        Variant("orbite-shm", "ORBITE SHM", "ORBITE", ours, route="shm", shared=True),
+        Variant("orbite", "ORBITE CMA", "ORBITE", ours, route="cma"),
         Variant("ucx", "UCX default", "UCX", loopback),
+        orbite_over_tcp("orbite-tcp", "ORBITE TCP", plugin_dir),
+        Variant("ucx-tcp", "UCX tcp", "UCX", {"UCX_TLS": "tcp", **loopback}),
     )
     return {variant.key: variant for variant in every}
+
+
+def compared(keys) -> list[tuple[str, str]]:
+    """Ours and its rival, where both are among these variants."""
+    return [(ours, rival) for ours, rival in RIVALS.items() if ours in keys and rival in keys]
 
 
 def pick_variant(name: str, plugin_dir: Path) -> Variant:
@@ -125,11 +152,27 @@ def check_nixl() -> None:
                          "pip install --no-deps nixl-cu12==1.5.1")
 
 
+@functools.cache
+def scratch_dir() -> tempfile.TemporaryDirectory:
+    """Removed when this process ends."""
+    return tempfile.TemporaryDirectory(prefix="orbite-bench-")
+
+
+def settings_file(settings: dict) -> Path:
+    text = json.dumps(settings, sort_keys=True)
+    name = hashlib.sha256(text.encode()).hexdigest()[:16]
+    path = Path(scratch_dir().name) / f"{name}.json"
+    path.write_text(text + "\n", encoding="utf-8")
+    return path
+
+
 def worker_env(variant: Variant) -> dict[str, str]:
     """The caller's environment without settings that would leak from one backend to another."""
     env = {name: value for name, value in os.environ.items()
-           if name != "NIXL_PLUGIN_DIR" and not name.startswith("UCX_")}
+           if name not in ("NIXL_PLUGIN_DIR", "ORBITE_CONFIG") and not name.startswith("UCX_")}
     env.update(variant.env)
+    if variant.settings:
+        env["ORBITE_CONFIG"] = str(settings_file(variant.settings))
     env.setdefault("UCX_LOG_LEVEL", "error")
     env["OMP_NUM_THREADS"] = "1"
     env["OPENBLAS_NUM_THREADS"] = "1"
@@ -141,10 +184,15 @@ def parse_routes(text: str) -> dict[str, int]:
     return {name: int(count) for name, count in re.findall(r"([\w-]+):(\d+)", text)}
 
 
+def routes_used(before: dict, after: dict) -> dict[str, int]:
+    """How many transfers went by each transport between two readings."""
+    return {name: count - before.get(name, 0) for name, count in sorted(after.items())
+            if count > before.get(name, 0)}
+
+
 def route_name(before: dict, after: dict, fallback: str) -> str:
     """The transports whose count grew between two readings."""
-    used = [name for name, count in sorted(after.items()) if count > before.get(name, 0)]
-    return "+".join(used) if used else fallback
+    return "+".join(routes_used(before, after)) or fallback
 
 
 def gigabytes_per_s(payload: int, total_ns: int) -> float:
