@@ -24,8 +24,8 @@ import family_run
 import report
 from calibration import Calibration
 from cells import Timing
-from common import (PLUGIN_DIR, ROOT, SetupError, check_nixl, library_facts, machine_facts,
-                    pick_variant, variants, version_facts)
+from common import PLUGIN_DIR, ROOT, SetupError, check_nixl, pick_variant, variants
+from facts import library_facts, machine_facts, version_facts
 from families import FAMILIES
 from layouts import WORKLOADS
 from progress import Progress

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from cells import Timing, better_is_lower
 from common import (OPERATIONS, PLUGIN_DIR, ROOT, SetupError, Variant, check_nixl, check_plugin,
-                    library_facts, machine_facts, orbite_over_tcp, version_facts, write_table)
+                    orbite_over_tcp)
+from facts import library_facts, machine_facts, version_facts, write_table
 from progress import Progress
 from report import differing, medians, number, quiet_note
 from rounds import idle_modes, table_rounds

@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 
 from common import (PLUGIN_DIR, SetupError, check_nixl, gigabytes_per_s, pick_variant, route_name,
-                    variants, version_facts, write_table)
+                    variants)
+from facts import version_facts, write_table
 from layouts import KIB, MIB, Layout, region_bytes_for, shape
 from pair import Pair, WorkerFailed
 

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from common import compared, median, ratio, write_table
+from common import compared, median, ratio
+from facts import write_table
 from families import FIGURES, Case, Family
 from report import COLORS, number, set_scale, short, verdict
 

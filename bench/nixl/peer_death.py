@@ -19,8 +19,8 @@ import sys
 import time
 from pathlib import Path
 
-from common import (PLUGIN_DIR, ROOT, TCP_ONLY, SetupError, check_nixl, check_plugin, library_facts,
-                    machine_facts, variants, version_facts)
+from common import PLUGIN_DIR, ROOT, TCP_ONLY, SetupError, check_nixl, check_plugin, variants
+from facts import library_facts, machine_facts, version_facts
 
 sys.path.insert(0, str(ROOT / "tests" / "nixl"))
 # Read by the server that the agents' processes are forked from, when it loads NIXL.

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from cells import better_is_lower
-from common import OPERATIONS, compared, median, ratio, write_table
+from common import OPERATIONS, compared, median, ratio
+from facts import write_table
 
 # Of a variant's figure to its rival's: most of the latency, least of the throughput.
 RATIO_TARGETS = {
