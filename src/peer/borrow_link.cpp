@@ -208,12 +208,12 @@ void BorrowLinks::on_event(std::uint64_t token) {
           Error::make_native(ErrorCode::kPeerDisconnected, got.native_errno, "its link ended"));
       return;
     }
-    on_message(*link, std::span(buffer).first(got.bytes), std::move(files));
+    on_message(*link, std::span(buffer).first(got.bytes), files);
   }
 }
 
 void BorrowLinks::on_message(BorrowLink& link, std::span<const std::uint8_t> message,
-                             platform::Neighbors::Files files) {
+                             const platform::Neighbors::Files& files) {
   Result<void> taken;
   try {
     taken = take(link, message, files);
