@@ -91,7 +91,8 @@ TEST(BenchOptions, ATransportIsTheOnlyWayBesideTcp) {
     EXPECT_EQ(config.cma.enabled, transport == Transport::kCma);
     EXPECT_TRUE(config.tcp.enabled);
     EXPECT_EQ(config.transfer.routes, Config().transfer.routes);
-    EXPECT_EQ(pages_for(transport), transport == Transport::kShm ? Pages::kShared : Pages::kOwn);
+    EXPECT_EQ(pages_for(transport),
+              transport == Transport::kShm ? Pages::kShared : Pages::kPrivate);
   }
 }
 
