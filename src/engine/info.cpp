@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "engine/impl.hpp"
 
@@ -154,11 +155,12 @@ Json neighbor_json(const peer::Peer& peer) {
         state == peer::BorrowLink::State::kRefused || state == peer::BorrowLink::State::kEnded;
     const bool ready = state == peer::BorrowLink::State::kReady;
     const bool unreachable = ready && link.process() == nullptr;
+    const std::optional<Error> none;
+    const std::optional<Error>& unreachable_for = unreachable ? link.process_refusal() : none;
     return {{"state", state_name(state)},
             {"reason", refused ? link.refusal().message() : ""},
             {"ordinary_memory", ready && !unreachable},
-            {"ordinary_memory_reason",
-             unreachable && link.process_refusal() ? link.process_refusal()->message() : ""}};
+            {"ordinary_memory_reason", unreachable_for ? unreachable_for->message() : ""}};
   }
   return nullptr;
 }

@@ -92,7 +92,7 @@ TEST(BenchOptions, ATransportIsTheOnlyWayBesideTcp) {
     EXPECT_TRUE(config.tcp.enabled);
     EXPECT_EQ(config.transfer.routes, Config().transfer.routes);
     EXPECT_EQ(pages_for(transport),
-              transport == Transport::kShm ? Pages::kShared : Pages::kOrdinary);
+              transport == Transport::kShm ? Pages::kShared : Pages::kPrivate);
   }
 }
 

@@ -11,7 +11,7 @@
 namespace orbite::tool::bench {
 
 enum class Pages : std::uint8_t {
-  kOrdinary,
+  kPrivate,
   kShared  ///< that other processes of this host can map
 };
 
@@ -20,7 +20,7 @@ enum class Pages : std::uint8_t {
 class Area {
  public:
   Area() = default;
-  static Result<Area> map(std::uint64_t bytes, Pages pages = Pages::kOrdinary);
+  static Result<Area> map(std::uint64_t bytes, Pages pages = Pages::kPrivate);
   Area(Area&& other) noexcept;
   Area& operator=(Area&& other) noexcept;
   ~Area();

@@ -74,7 +74,7 @@ Config by_transport(Config config, Transport transport) {
 }
 
 Pages pages_for(Transport transport) {
-  return transport == Transport::kShm ? Pages::kShared : Pages::kOrdinary;
+  return transport == Transport::kShm ? Pages::kShared : Pages::kPrivate;
 }
 
 std::uint64_t process_cpu_ns() {

@@ -13,7 +13,7 @@ namespace orbite::tool::bench {
 struct SessionOptions {
   Config config;
   std::uint64_t memory_max = 0;
-  Pages pages = Pages::kOrdinary;
+  Pages pages = Pages::kPrivate;
   /// The initiator has started us: it may have memory that it reaches without an engine.
   bool lends = false;
 };
