@@ -645,6 +645,7 @@ TEST_F(RawOwner, IsLeftOnlyWhenNobodyCopiesAnyMore) {
   ASSERT_TRUE(until([&] { return link_->state() == State::kEnded; }));
   std::array<std::uint8_t, 512> received{};
   Neighbors::Files files;
+  ASSERT_EQ(host_.neighbors.receive(socket_, received, files).bytes, sizeof(wire::ClientProof));
   EXPECT_EQ(host_.neighbors.receive(socket_, received, files).kind, IoResult::Kind::kWouldBlock);
   link_.reset();
   host_.clock.advance(2 * base::kSecond);
