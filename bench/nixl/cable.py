@@ -49,6 +49,8 @@ def laid_cable():
 
 
 def over_cable(variant: Variant) -> Variant:
-    """The variant with its backend's device, where it is told one, at the cable."""
+    """The variant with its backend's device, where it is told one, at the cable, where only
+    sockets reach."""
     devices = {name: "cable0" for name in variant.env if name == "UCX_NET_DEVICES"}
-    return dataclasses.replace(variant, env={**variant.env, **devices})
+    return dataclasses.replace(variant, env={**variant.env, **devices},
+                               route=variant.route and "tcp")

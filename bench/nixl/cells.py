@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from dataclasses import dataclass
 
-from common import Variant, gigabytes_per_s
+from common import Variant, gigabytes_per_s, routes_used
 from layouts import LATENCY_WORKLOAD, Layout, shape
-from pair import Pair
+from pair import Pair, WorkerFailed
 
 MEASURE_WAIT_S = 40.0
 ITERATIONS_MAX = 20000
@@ -28,6 +29,35 @@ def connect(variant: Variant, mode: str, region_bytes: int, **options) -> Pair:
     """A pair for measuring: a spinning backend has a progress thread only where the mode says."""
     threads = (False, mode == THREAD) if variant.spins else (True, True)
     return Pair(variant, region_bytes, prog_thread=threads, label="bench", **options)
+
+
+def meet(variant: Variant, mode: str, region_bytes: int, **options) -> Pair:
+    """connect(), and the route that the variant claims stands before anything is measured."""
+    pair = connect(variant, mode, region_bytes, **options)
+    try:
+        if variant.route is not None:
+            pair.both("connect")
+    except BaseException:
+        pair.kill()
+        raise
+    return pair
+
+
+@contextlib.contextmanager
+def claimed_route(pair: Pair):
+    """Raises WorkerFailed unless the backend reports the variant's route for all transfers."""
+    claimed = pair.variant.route
+    if claimed is None:
+        yield
+        return
+    before = pair.both("routes")
+    yield
+    used = [routes_used(old["counts"], new["counts"])
+            for old, new in zip(before, pair.both("routes"))]
+    if {name for one in used for name in one} != {claimed}:
+        found = ", ".join(f"{count} by {name}" for one in used for name, count in one.items())
+        raise WorkerFailed(f"{pair.variant.label}: transfers should go by {claimed}, the backend "
+                           f"reports {found or 'none'}")
 
 
 def run_cell(pair: Pair, mode: str, layout: Layout, op: str, timing: Timing) -> dict:

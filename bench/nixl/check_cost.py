@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the checks that are always on cost: ORBITE with them against ORBITE without them.
 
-The transfers of bench.py, in alternating rounds of both builds, every cell verified byte by byte.
-The exit status is 1 if a cell fails or differs (with --strict also unless it is certain that the
-checks cost at most 3 %), 2 if the setup is not complete, else 0.
+The transfers of bench.py over TCP, in alternating rounds of both builds, every cell verified byte
+by byte. The exit status is 1 if a cell fails or differs (with --strict also unless it is certain
+that the checks cost at most 3 %), 2 if the setup is not complete, else 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from pathlib import Path
 
 from cells import Timing, better_is_lower
 from common import (OPERATIONS, PLUGIN_DIR, ROOT, SetupError, Variant, check_nixl, check_plugin,
-                    library_facts, machine_facts, version_facts, write_table)
+                    orbite_over_tcp)
+from facts import library_facts, machine_facts, version_facts, write_table
 from progress import Progress
 from report import differing, medians, number, quiet_note
 from rounds import idle_modes, table_rounds
@@ -49,7 +50,7 @@ def build_without_checks() -> Path:
 
 
 def variant(key: str, plugin_dir: Path) -> Variant:
-    made = Variant(key, f"{key} checks", "ORBITE", {"NIXL_PLUGIN_DIR": str(plugin_dir)})
+    made = orbite_over_tcp(key, f"{key} checks", plugin_dir)
     check_plugin(made, plugin_dir)
     return made
 

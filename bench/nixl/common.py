@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vocabulary of the NIXL demo and benchmark: content, variants, statistics."""
+"""Vocabulary of the NIXL demo and benchmark: content, variants, routes, medians."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import importlib.metadata
 import importlib.util
+import json
 import os
-import platform
 import re
 import statistics
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 # Before numpy, whose absence it explains.
-from layouts import KIB, MIB, Layout
+from layouts import MIB, Layout
 
 import numpy as np
 
@@ -80,12 +81,18 @@ def compare(area: np.ndarray, model: np.ndarray, layout: Layout, written: int) -
 
 @dataclass(frozen=True)
 class Variant:
-    """One thing that is measured: a NIXL backend and the environment of its processes."""
+    """One thing that is measured: a NIXL backend, its memory, and its processes' environment."""
 
     key: str
     label: str
     backend: str
     env: dict = field(default_factory=dict)
+    # What every transfer to the peer must go by; None where the backend does not tell.
+    route: str | None = None
+    # Whether the regions are shared allocations, which processes of one host can map.
+    shared: bool = False
+    # Configuration of ORBITE's engines. Without any they are told nothing.
+    settings: dict = field(default_factory=dict)
 
     @property
     def spins(self) -> bool:
@@ -93,14 +100,32 @@ class Variant:
         return self.backend == "UCX"
 
 
+# Through sockets even between processes of one host.
+TCP_ONLY = {"shm": {"enabled": False}, "cma": {"enabled": False}}
+# With what each of ours is compared: like with like.
+RIVALS = {"orbite-shm": "ucx", "orbite": "ucx", "orbite-tcp": "ucx-tcp"}
+
+
+def orbite_over_tcp(key: str, label: str, plugin_dir: Path) -> Variant:
+    return Variant(key, label, "ORBITE", {"NIXL_PLUGIN_DIR": str(plugin_dir)}, route="tcp",
+                   settings=TCP_ONLY)
+
+
 def variants(plugin_dir: Path) -> dict[str, Variant]:
-    loopback = {"UCX_NET_DEVICES": "lo"}
+    ours, loopback = {"NIXL_PLUGIN_DIR": str(plugin_dir)}, {"UCX_NET_DEVICES": "lo"}
     every = (
-        Variant("orbite", "ORBITE", "ORBITE", {"NIXL_PLUGIN_DIR": str(plugin_dir)}),
-        Variant("ucx-tcp", "UCX tcp", "UCX", {"UCX_TLS": "tcp", **loopback}),
+        Variant("orbite-shm", "ORBITE SHM", "ORBITE", ours, route="shm", shared=True),
+        Variant("orbite", "ORBITE CMA", "ORBITE", ours, route="cma"),
         Variant("ucx", "UCX default", "UCX", loopback),
+        orbite_over_tcp("orbite-tcp", "ORBITE TCP", plugin_dir),
+        Variant("ucx-tcp", "UCX tcp", "UCX", {"UCX_TLS": "tcp", **loopback}),
     )
     return {variant.key: variant for variant in every}
+
+
+def compared(keys) -> list[tuple[str, str]]:
+    """Ours and its rival, where both are among these variants."""
+    return [(ours, rival) for ours, rival in RIVALS.items() if ours in keys and rival in keys]
 
 
 def pick_variant(name: str, plugin_dir: Path) -> Variant:
@@ -125,11 +150,27 @@ def check_nixl() -> None:
                          "pip install --no-deps nixl-cu12==1.5.1")
 
 
+@functools.cache
+def scratch_dir() -> tempfile.TemporaryDirectory:
+    """Removed when this process ends."""
+    return tempfile.TemporaryDirectory(prefix="orbite-bench-")
+
+
+def settings_file(settings: dict) -> Path:
+    text = json.dumps(settings, sort_keys=True)
+    name = hashlib.sha256(text.encode()).hexdigest()[:16]
+    path = Path(scratch_dir().name) / f"{name}.json"
+    path.write_text(text + "\n", encoding="utf-8")
+    return path
+
+
 def worker_env(variant: Variant) -> dict[str, str]:
     """The caller's environment without settings that would leak from one backend to another."""
     env = {name: value for name, value in os.environ.items()
-           if name != "NIXL_PLUGIN_DIR" and not name.startswith("UCX_")}
+           if name not in ("NIXL_PLUGIN_DIR", "ORBITE_CONFIG") and not name.startswith("UCX_")}
     env.update(variant.env)
+    if variant.settings:
+        env["ORBITE_CONFIG"] = str(settings_file(variant.settings))
     env.setdefault("UCX_LOG_LEVEL", "error")
     env["OMP_NUM_THREADS"] = "1"
     env["OPENBLAS_NUM_THREADS"] = "1"
@@ -141,10 +182,15 @@ def parse_routes(text: str) -> dict[str, int]:
     return {name: int(count) for name, count in re.findall(r"([\w-]+):(\d+)", text)}
 
 
+def routes_used(before: dict, after: dict) -> dict[str, int]:
+    """How many transfers went by each transport between two readings."""
+    return {name: count - before.get(name, 0) for name, count in sorted(after.items())
+            if count > before.get(name, 0)}
+
+
 def route_name(before: dict, after: dict, fallback: str) -> str:
     """The transports whose count grew between two readings."""
-    used = [name for name, count in sorted(after.items()) if count > before.get(name, 0)]
-    return "+".join(used) if used else fallback
+    return "+".join(routes_used(before, after)) or fallback
 
 
 def gigabytes_per_s(payload: int, total_ns: int) -> float:
@@ -158,65 +204,3 @@ def median(values) -> float | None:
 
 def ratio(top: float | None, bottom: float | None) -> float | None:
     return top / bottom if top is not None and bottom else None
-
-
-def read_text(path: str, default: str = "unknown") -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return default
-
-
-def machine_facts() -> dict:
-    model = re.search(r"model name\s*:\s*(.+)", read_text("/proc/cpuinfo", ""))
-    memory = re.search(r"MemTotal:\s*(\d+) kB", read_text("/proc/meminfo", ""))
-    system = re.search(r'PRETTY_NAME="(.+)"', read_text("/etc/os-release", ""))
-    return {
-        "cpu": model.group(1) if model else platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_mib": int(memory.group(1)) // KIB if memory else None,
-        "kernel": platform.release(),
-        "system": system.group(1) if system else platform.system(),
-        "tcp_congestion_control": read_text("/proc/sys/net/ipv4/tcp_congestion_control"),
-        "load_average": list(os.getloadavg()),
-    }
-
-
-def version_facts() -> dict:
-    def version(package: str) -> str | None:
-        try:
-            return importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            return None
-
-    packages = ("nixl-cu12", "numpy", "matplotlib", "rich")
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
-
-
-def library_facts(plugin_dir: Path) -> dict:
-    """SHA-256 of the measured libraries, so that a figure can be traced to its build."""
-    names = ("libplugin_ORBITE.so", "liborbite_nixl.so")
-    return {name: hashlib.sha256((plugin_dir / name).read_bytes()).hexdigest()
-            for name in names if (plugin_dir / name).is_file()}
-
-
-def write_table(title: str, columns: list[str], rows: list[list[str]], stream) -> None:
-    """A rich table on a terminal, aligned plain text elsewhere."""
-    if stream.isatty():
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(title=title)
-        for index, column in enumerate(columns):
-            table.add_column(column, justify="left" if index == 0 else "right")
-        for row in rows:
-            table.add_row(*row)
-        Console(file=stream).print(table)
-        return
-    widths = [max(len(row[index]) for row in [columns, *rows]) for index in range(len(columns))]
-    print(f"\n{title}", file=stream)
-    for row in [columns, ["-" * width for width in widths], *rows]:
-        cells = [text.ljust(width) if index == 0 else text.rjust(width)
-                 for index, (text, width) in enumerate(zip(row, widths))]
-        print("  ".join(cells).rstrip(), file=stream)
-    stream.flush()

@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 
-from cells import IDLE, POLL, Timing, connect, run_cell
+from cells import IDLE, POLL, Timing, claimed_route, connect, meet, run_cell
 from common import Variant
 from layouts import KIB, WORKLOADS, Layout, shape
 from pair import Pair, WorkerFailed
@@ -156,7 +156,7 @@ def contention(variant: Variant, mode: str, timing: Timing) -> dict:
     size = max(WORKLOADS[name].extent for name in CONTENDED)
     cells = [(name, op) for name in CONTENDED for op in ("WRITE", "READ")]
     rounds: dict[str, list[dict]] = {"quiet": [], "busy": []}
-    with connect(variant, mode, size) as pair:
+    with meet(variant, mode, size) as pair, claimed_route(pair):
         for _ in range(CONTENTION_ROUNDS):
             for where, loops in (("quiet", contextlib.nullcontext), ("busy", busy_cores)):
                 with loops():

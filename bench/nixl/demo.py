@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 
 from common import (PLUGIN_DIR, SetupError, check_nixl, gigabytes_per_s, pick_variant, route_name,
-                    version_facts, write_table)
+                    variants)
+from facts import version_facts, write_table
 from layouts import KIB, MIB, Layout, region_bytes_for, shape
 from pair import Pair, WorkerFailed
 
@@ -195,7 +196,8 @@ def show(rows: list[dict], title: str) -> None:
 def parse_arguments(arguments) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="ORBITE",
-                        help="ORBITE (default), ucx-tcp or ucx (UCX's own choice of transports)")
+                        help=f"ORBITE (default: whatever it chooses), or another of: "
+                             f"{', '.join(variants(PLUGIN_DIR))}")
     parser.add_argument("--plugin-dir", type=Path, default=PLUGIN_DIR,
                         help="folder with libplugin_ORBITE.so (default: build/nixl-plugins)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows to FILE as well")
@@ -220,7 +222,7 @@ def main(arguments=None) -> int:
         failure = str(error)
     rows = demo.rows if demo is not None else []
     if rows:
-        show(rows, f"NIXL agents over {variant.label}")
+        show(rows, f"NIXL agents over {variant.key}")
     ok = failure is None and bool(rows) and all(row["ok"] for row in rows)
     if options.json is not None:
         options.json.parent.mkdir(parents=True, exist_ok=True)

@@ -9,12 +9,13 @@ import os
 import re
 import socket
 import struct
+import sys
 import time
 
 import numpy as np
 
 import nixl_cu12
-from common import Content, compare, parse_routes
+from common import ROOT, Content, compare, parse_routes
 from layouts import Layout, block_pairs
 
 LENGTH = struct.Struct("!I")
@@ -77,6 +78,14 @@ def route_of(agent: nixl_cu12.nixl_agent, backend: str) -> dict:
     return {"name": "orbite (not reported)", "counts": {}}
 
 
+def shared_region(region_bytes: int) -> np.ndarray:
+    """Memory that the peer can map, made by the library that the plugin has loaded."""
+    sys.path.insert(0, str(ROOT / "python"))
+    import orbite
+
+    return np.frombuffer(orbite.SharedMemory(region_bytes), dtype=np.uint8)
+
+
 class Endpoint:
     """Everything that one process of a pair can be asked to do."""
 
@@ -91,12 +100,13 @@ class Endpoint:
         self.inbox: list[tuple[str, bytes]] = []
 
     def open(self, name: str, backend: str, prog_thread: bool, region_bytes: int, seed: int,
-             threaded: bool = False):
+             threaded: bool = False, shared: bool = False):
         """`threaded` is for an agent that several threads use at a time."""
         self.backend = backend
         self.content = Content(seed)
-        self.region = np.empty(region_bytes, dtype=np.uint8)
-        self.content.fill(self.region, 0)
+        if not shared:
+            self.region = np.empty(region_bytes, dtype=np.uint8)
+            self.content.fill(self.region, 0)
         sync = nixl_cu12.nixl_thread_sync_t.NIXL_THREAD_SYNC_RW if threaded else None
         config = nixl_cu12.nixl_agent_config(enable_prog_thread=prog_thread, backends=[],
                                              sync_mode=sync)
@@ -109,6 +119,9 @@ class Endpoint:
         self.agent.create_backend(backend, {})
         created_ns = time.perf_counter_ns() - start
         self.resident = {"without_backend": without, "with_backend": resident_kib()}
+        if shared:
+            self.region = shared_region(region_bytes)
+            self.content.fill(self.region, 0)
         if region_bytes > 0:
             self.register([(self.base, region_bytes, 0, "")])
         return {"create_backend_ns": created_ns}

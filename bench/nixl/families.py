@@ -14,7 +14,10 @@ from layouts import KIB, MIB, WORKLOADS, Layout, adjacent, kv_cache
 
 # How a cell is measured: transfers one after another, or the first one of agents that just met.
 STEADY, FIRST = "steady", "first"
-JUDGED_AGAINST = "ucx-tcp"
+# With what a family is measured: what reaches memory of the same host, what never does, and both.
+SAME_HOST = ("orbite-shm", "orbite", "ucx")
+OVER_TCP = ("orbite-tcp", "ucx-tcp")
+BOTH_WAYS = ("orbite", "ucx", "orbite-tcp")
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,11 @@ FIGURES = {
 
 @dataclass(frozen=True)
 class Target:
-    """A limit of ORBITE's figure, or of its ratio to that of another variant."""
+    """A limit of a variant's figure, or of its ratio to that of its rival."""
 
     figure: str
     limit: float
+    subject: str
     against: str | None = None
 
     def text(self) -> str:
@@ -82,8 +86,8 @@ class Case:
         """Every stream has an area of its own, at the same place on both sides."""
         return sum(stream.layout.extent for stream in self.streams)
 
-    def target(self, figure: str) -> Target | None:
-        return next((one for one in self.targets if one.figure == figure), None)
+    def targets_of(self, figure: str) -> list[Target]:
+        return [one for one in self.targets if one.figure == figure]
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,8 @@ class Family:
     title: str
     figures: tuple[str, ...]
     cases: tuple[Case, ...]
+    # Those that it is measured with, as far as they were chosen.
+    variants: tuple[str, ...] = SAME_HOST
     # Whether a run that names no family has it.
     standard: bool = True
     method: str = STEADY
@@ -140,7 +146,8 @@ def mixed() -> tuple[Case, ...]:
     small, bulk = WORKLOADS["1x4KiB"], WORKLOADS["1x64MiB"]
     return tuple(Case(f"4KiB beside {other} 64MiB", op,
                       (Stream(small, op), Stream(bulk, other, background=True)),
-                      (Target("p99_factor", 5.0),))
+                      (Target("p99_factor", 5.0, "orbite"),
+                       Target("p99_factor", 5.0, "orbite-tcp")))
                  for other in OPERATIONS for op in OPERATIONS)
 
 
@@ -150,20 +157,23 @@ def cpu() -> tuple[Case, ...]:
     return singles(some("1x64MiB", "4096x4KiB")) + seldom
 
 
-SMALL_TARGETS = {"1x4KiB": (Target("p50_us", 0.8, JUDGED_AGAINST),)}
+SMALL_TARGETS = {"1x4KiB": (Target("p50_us", 0.5, "orbite-shm", "ucx"),
+                            Target("p50_us", 0.9, "orbite", "ucx"))}
 FAMILIES = {family.key: family for family in (
     Family("latency", "Latency of one transfer, post to done",
            ("p50_us", "p90_us", "p99_us", "p999_us"),
            singles(some("1x4KiB", "1x64KiB"), SMALL_TARGETS), patience=2.0),
     Family("both", "Both directions at once", ("gbps", "p50_us"), both_directions()),
     Family("mixed", "Small transfers while bulk runs in the background",
-           ("quiet_p99_us", "p99_us", "p99_factor", "background_gbps"), mixed(), patience=2.0),
+           ("quiet_p99_us", "p99_us", "p99_factor", "background_gbps"), mixed(), BOTH_WAYS,
+           patience=2.0),
     Family("first", "First transfer of two agents that just met", ("connect_us", "first_us"),
-           singles(some("1x4KiB", "1x64MiB")), method=FIRST),
+           singles(some("1x4KiB", "1x64MiB")), BOTH_WAYS, method=FIRST),
     Family("cpu", "CPU time of both processes, seconds per GB",
            ("cpu_a_s_per_gb", "cpu_b_s_per_gb", "gbps"), cpu()),
     Family("network", "Two network namespaces with a veth cable between them",
-           ("gbps", "p50_us"), singles(some("1x4KiB", "1x64MiB", "4096x4KiB")), cable=True),
+           ("gbps", "p50_us"), singles(some("1x4KiB", "1x64MiB", "4096x4KiB")), OVER_TCP,
+           cable=True),
     Family("threads", "One request for each of 1, 2 and 8 threads of one process",
            ("gbps", "kops", "p50_us"), several_threads(), standard=False, threaded=True),
     Family("kv", "Shapes of KV caches", ("gbps",), singles(kv_layouts()), standard=False),

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from common import median, ratio, write_table
+from common import compared, median, ratio
+from facts import write_table
 from families import FIGURES, Case, Family
-from report import number, set_scale, verdict
+from report import COLORS, number, set_scale, short, verdict
 
 # More groups of bars than this need slanted names and a wider sheet.
 GROUPS_UPRIGHT_MAX = 6
-COLORS = ("#1f5fa8", "#d9822b", "#7a8b99")
 
 
 def rows_of(family: Family, rounds: list[dict], variants: list[str]) -> list[dict]:
@@ -28,17 +28,17 @@ def rows_of(family: Family, rounds: list[dict], variants: list[str]) -> list[dic
 
 
 def judge(case: Case, figure: str, values: dict[str, float | None]) -> dict:
-    """The ratios of ORBITE's figure to the others', and the verdict where the case has a target."""
-    own = values.get("orbite")
-    ratios = {key: ratio(own, value) for key, value in values.items() if key != "orbite"}
-    target = case.target(figure)
-    judged = target is not None and "orbite" in values and (
-        target.against is None or target.against in values)
-    if not judged:
-        return {"ratios": ratios, "limit": None, "met": None}
-    compared = own if target.against is None else ratios[target.against]
-    what = "" if target.against is None else "ratio "
-    return {"ratios": ratios, "limit": what + target.text(), "met": target.met(compared)}
+    """The ratios of our variants' figures to their rivals', and the verdicts on the targets."""
+    ratios = {ours: ratio(values[ours], values[rival]) for ours, rival in compared(values)}
+    verdicts = []
+    for target in case.targets_of(figure):
+        if target.subject in values and (target.against is None or target.against in values):
+            value = values[target.subject] if target.against is None else \
+                ratio(values[target.subject], values[target.against])
+            what = "" if target.against is None else "ratio "
+            verdicts.append({"subject": target.subject, "against": target.against,
+                             "limit": what + target.text(), "met": target.met(value)})
+    return {"ratios": ratios, "verdicts": verdicts}
 
 
 def document_of(family: Family, run: dict, variants: list[str]) -> dict:
@@ -48,7 +48,8 @@ def document_of(family: Family, run: dict, variants: list[str]) -> dict:
                  for one in run["rounds"] if not one["ok"] and "error" not in one]
     failures = [{**one, "where": f"{family.key}: {one['where']}"}
                 for one in [*run["failures"], *differing]]
-    return {"key": family.key, "title": family.title, "not_measured": run["not_measured"],
+    return {"key": family.key, "title": family.title, "variants": variants,
+            "not_measured": run["not_measured"],
             "rows": rows_of(family, run["rounds"], variants) if run["rounds"] else [],
             "rounds": run["rounds"], "failures": failures}
 
@@ -57,19 +58,21 @@ def show(family: dict, document: dict, stream) -> None:
     if family["not_measured"]:
         print(f"\n{family['title']}: not measured, {family['not_measured']}", file=stream)
         return
-    variants, labels = document["variants"], document["labels"]
-    others = [key for key in variants if key != "orbite"] if "orbite" in variants else []
+    variants, labels = family["variants"], document["labels"]
+    pairs = compared(variants)
     columns = ["work", "op", "figure", *(labels[key] for key in variants),
-               *(f"/ {labels[key]}" for key in others), "target", "verdict", "verified"]
+               *(f"{short(labels[ours])} / {short(labels[rival])}" for ours, rival in pairs),
+               "target", "verified"]
     rows = []
     for row in family["rows"]:
         figure = FIGURES[row["figure"]]
-        ratios = [row["ratios"][key] for key in others]
+        ratios = [row["ratios"][ours] for ours, _ in pairs]
+        judged = [f"{short(labels[one['subject']])} {one['limit']} {verdict(one['met'])}"
+                  for one in row["verdicts"]]
         rows.append([row["case"], row["op"], f"{figure.title} {figure.unit}".strip(),
                      *(number(row["values"][key]) for key in variants),
                      *("-" if value is None else f"{value:.2f}" for value in ratios),
-                     row["limit"] or "", verdict(row["met"]),
-                     f"{row['rounds_verified']} of {row['rounds']}"])
+                     ", ".join(judged), f"{row['rounds_verified']} of {row['rounds']}"])
     write_table(f"{family['title']}: medians of {document['settings']['rounds']} alternating "
                 "rounds", columns, rows, stream)
 
@@ -86,22 +89,22 @@ def draw(family: dict, document: dict, path) -> None:
                                     figsize=(max(11, 1.2 * groups), 1 + 3.2 * len(names)))
     for name, axes in zip(names, panels[:, 0]):
         _draw_figure(axes, name, [row for row in family["rows"] if row["figure"] == name],
-                     document)
+                     family["variants"], document["labels"])
     sheet.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", fontsize=9,
-                 ncols=len(document["variants"]))
+                 ncols=len(family["variants"]))
     sheet.suptitle(f"{family['title']}, median of {document['settings']['rounds']} rounds",
                    fontsize=10)
     sheet.savefig(path, dpi=110)
     pyplot.close(sheet)
 
 
-def _draw_figure(axes, name: str, rows: list[dict], document: dict) -> None:
-    figure, variants = FIGURES[name], document["variants"]
+def _draw_figure(axes, name: str, rows: list[dict], variants: list[str], labels: dict) -> None:
+    figure = FIGURES[name]
     width = 0.84 / len(variants)
-    for index, (key, color) in enumerate(zip(variants, COLORS)):
+    for index, key in enumerate(variants):
         heights = [row["values"][key] or 0 for row in rows]
         places = [place + (index - (len(variants) - 1) / 2) * width for place in range(len(rows))]
-        bars = axes.bar(places, heights, width * 0.94, color=color, label=document["labels"][key])
+        bars = axes.bar(places, heights, width * 0.94, color=COLORS[key], label=labels[key])
         axes.bar_label(bars, [number(row["values"][key]) for row in rows], fontsize=7, padding=2)
     set_scale(axes, [value or 0 for row in rows for value in row["values"].values()])
     slanted = {"rotation": 25, "ha": "right"} if len(rows) > GROUPS_UPRIGHT_MAX else {}

@@ -106,7 +106,8 @@ class Pair:
                                             namespace)
             sizes = (region_bytes, region_bytes if region_bytes_b is None else region_bytes_b)
             options = [{"name": f"{label}-{side}", "backend": variant.backend, "seed": seed,
-                        "region_bytes": size, "prog_thread": thread, "threaded": threaded}
+                        "region_bytes": size, "prog_thread": thread, "threaded": threaded,
+                        "shared": variant.shared}
                        for side, size, thread in zip("ab", sizes, prog_thread)]
             self.opened = self.both("open", *options)
             self.exchanged = self.both("exchange")

@@ -2,10 +2,10 @@
 """How soon a killed peer is a drained error, and what its death costs other peers.
 
 A WRITE of 64 MiB to a victim that stands still is under way, while 64 KiB are written to another
-peer without a pause. In the middle of that time nothing happens, or a process of the victim's size
-is killed that has nothing to do with it, or the victim is. Printed: the time from the kill of the
-victim to its drained error, and the p99 of the writes to the other peer in the three cases. The
-second of them is what the end of a process costs on this machine, whoever it was.
+peer without a pause, all of it over TCP. In the middle of that time nothing happens, or a process
+of the victim's size is killed that has nothing to do with it, or the victim is. Printed: the time
+from the kill of the victim to its drained error, and the p99 of the writes to the other peer in the
+three cases. The second of them is what the end of a process costs on this machine, whoever it was.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import sys
 import time
 from pathlib import Path
 
-from common import (PLUGIN_DIR, ROOT, SetupError, check_nixl, check_plugin, library_facts,
-                    machine_facts, variants, version_facts)
+from common import PLUGIN_DIR, ROOT, TCP_ONLY, SetupError, check_nixl, check_plugin, variants
+from facts import library_facts, machine_facts, version_facts
 
 sys.path.insert(0, str(ROOT / "tests" / "nixl"))
 # Read by the server that the agents' processes are forked from, when it loads NIXL.
@@ -39,7 +39,7 @@ CASES = (STILL, STRANGER, VICTIM)
 
 def start(name: str, size: int, plugin_dir: Path) -> tuple[AgentProcess, int]:
     agent = AgentProcess(name, plugin_dir=plugin_dir)
-    agent.create({"config": config_json()})
+    agent.create({"config": config_json(**TCP_ONLY)})
     address = agent.allocate("block", size, 1)
     agent.register("block")
     return agent, address

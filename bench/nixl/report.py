@@ -4,14 +4,26 @@
 from __future__ import annotations
 
 from cells import better_is_lower
-from common import OPERATIONS, median, ratio, write_table
-from families import JUDGED_AGAINST
+from common import OPERATIONS, compared, median, ratio
+from facts import write_table
 
+# Of a variant's figure to its rival's: most of the latency, least of the throughput.
+RATIO_TARGETS = {
+    "orbite-shm": {"1x4KiB": {"WRITE": 0.5, "READ": 0.5},
+                   "1x64MiB": {"WRITE": 1.6, "READ": 1.6},
+                   "1024x64KiB": {"WRITE": 1.8, "READ": 1.8},
+                   "4096x4KiB": {"WRITE": 6.0, "READ": 6.0}},
+    "orbite": {"1x4KiB": {"WRITE": 0.9, "READ": 0.9},
+               "1x64MiB": {"WRITE": 1.0, "READ": 1.0},
+               "1024x64KiB": {"WRITE": 1.0, "READ": 1.0},
+               "4096x4KiB": {"WRITE": 3.0, "READ": 3.0}},
+    "orbite-tcp": {"1x4KiB": {"WRITE": 0.8, "READ": 0.8},
+                   "1x64MiB": {"WRITE": 1.3, "READ": 4.0},
+                   "1024x64KiB": {"WRITE": 1.5, "READ": 4.0},
+                   "4096x4KiB": {"WRITE": 5.0, "READ": 5.0}},
+}
+# Of the default ORBITE.
 TARGETS = {
-    "throughput_ratio_min": {"1x64MiB": {"WRITE": 1.3, "READ": 4.0},
-                             "1024x64KiB": {"WRITE": 1.5, "READ": 4.0},
-                             "4096x4KiB": {"WRITE": 5.0, "READ": 5.0}},
-    "latency_ratio_max": {"1x4KiB": {"WRITE": 0.8, "READ": 0.8}},
     "prepare_ns_max": 200.0,
     "post_ns_max": 150.0,
     "idle_cpu_percent_max": 0.5,
@@ -21,6 +33,8 @@ TARGETS = {
     "busy_throughput_share_min": 0.5,
     "busy_latency_factor_max": 4.0,
 }
+COLORS = {"orbite-shm": "#123f73", "orbite": "#2f78c4", "ucx": "#d9822b",
+          "orbite-tcp": "#74b3e8", "ucx-tcp": "#7a8b99"}
 LOG_SCALE_FROM = 30
 QUIET_LOAD_SHARE = 0.5
 
@@ -47,21 +61,22 @@ def differing(rounds: list[dict]) -> list[dict]:
             for one in rounds if not one["ok"] and "error" not in one]
 
 
-def ratios(rows: list[dict], subject: str, variants: list[str]) -> list[dict]:
-    """The subject's figure divided by each other variant's; a verdict where there is a target."""
+def metric_of(workload: str) -> str:
+    return "p50_us" if better_is_lower(workload) else "gbps"
+
+
+def ratios(rows: list[dict], variants: list[str]) -> list[dict]:
+    """Our figures divided by those of their rivals; a verdict where there is a target."""
     found = []
-    for row in rows:
-        lower = better_is_lower(row["workload"])
-        metric = "p50_us" if lower else "gbps"
-        for key in variants:
-            if key == subject:
-                continue
-            value = ratio(row["cells"][subject][metric], row["cells"][key][metric])
-            entry = {"workload": row["workload"], "op": row["op"], "metric": metric,
-                     "against": key, "ratio": value, "limit": None, "met": None}
-            if subject == "orbite" and key == JUDGED_AGAINST:
-                limits = TARGETS["latency_ratio_max" if lower else "throughput_ratio_min"]
-                limit = limits.get(row["workload"], {}).get(row["op"], 1.0)
+    for subject, against in compared(variants):
+        for row in rows:
+            name, op, metric = row["workload"], row["op"], metric_of(row["workload"])
+            lower = better_is_lower(name)
+            value = ratio(row["cells"][subject][metric], row["cells"][against][metric])
+            entry = {"workload": name, "op": op, "metric": metric, "subject": subject,
+                     "against": against, "ratio": value, "limit": None, "met": None}
+            limit = RATIO_TARGETS[subject].get(name, {}).get(op)
+            if limit is not None:
                 met = value is not None and (value <= limit if lower else value >= limit)
                 entry.update(limit=f"{'<=' if lower else '>='} {limit:g}", met=met)
             found.append(entry)
@@ -142,36 +157,55 @@ def verdict(met: bool | None) -> str:
     return "" if met is None else "met" if met else "MISSED"
 
 
+def short(label: str) -> str:
+    """Of a label what tells it from others of its kind, where that is enough."""
+    return label.removeprefix("ORBITE ")
+
+
 def show_rounds(document: dict, stream) -> None:
+    """A table for each comparison, and one for those that are compared with nothing."""
     variants, labels = document["variants"], document["labels"]
-    subject = document["subject"]
-    others = [key for key in variants if key != subject]
-    columns = ["work", "op", "unit", *(labels[key] for key in variants)]
-    for key in others:
-        columns += [f"/ {labels[key]}"]
-    columns += ["target", "verdict", "verified"]
-    by_cell = {(one["workload"], one["op"], one["against"]): one for one in document["ratios"]}
-    rows = []
-    for row in document["medians"]:
-        metric = "p50_us" if better_is_lower(row["workload"]) else "gbps"
-        line = [row["workload"], row["op"], "p50 us" if metric == "p50_us" else "GB/s"]
-        line += [number(row["cells"][key][metric]) for key in variants]
-        found = [by_cell[row["workload"], row["op"], key] for key in others]
-        line += [f"{one['ratio']:.2f}" if one["ratio"] is not None else "-" for one in found]
-        judged = next((one for one in found if one["limit"]), None)
-        line += [judged["limit"] if judged else "", verdict(judged["met"]) if judged else ""]
-        good = sum(row["cells"][key]["rounds_verified"] for key in variants)
-        line += [f"{good} of {sum(row['cells'][key]['rounds'] for key in variants)}"]
-        rows.append(line)
-    title = (f"{labels[subject]} against NIXL's UCX: medians of {document['settings']['rounds']} "
-             "alternating rounds")
-    write_table(title, columns, rows, stream)
+    pairs = compared(variants)
+    shown = "medians of {} alternating rounds".format(document["settings"]["rounds"])
+    for subject, against in pairs:
+        rated = {(one["workload"], one["op"]): one for one in document["ratios"]
+                 if (one["subject"], one["against"]) == (subject, against)}
+        rows = []
+        for row in document["medians"]:
+            one = rated[row["workload"], row["op"]]
+            rows.append([*_cells(row, (subject, against)),
+                         "-" if one["ratio"] is None else f"{one['ratio']:.2f}",
+                         one["limit"] or "", verdict(one["met"]),
+                         _verified(row, (subject, against))])
+        write_table(f"{labels[subject]} against {labels[against]}: {shown}",
+                    ["work", "op", "unit", labels[subject], labels[against], "ratio", "target",
+                     "verdict", "verified"], rows, stream)
+    alone = [key for key in variants if not any(key in pair for pair in pairs)]
+    if alone:
+        write_table(f"Compared with nothing: {shown}",
+                    ["work", "op", "unit", *(labels[key] for key in alone), "verified"],
+                    [[*_cells(row, alone), _verified(row, alone)] for row in document["medians"]],
+                    stream)
+
+
+def _cells(row: dict, keys) -> list[str]:
+    metric = metric_of(row["workload"])
+    return [row["workload"], row["op"], "p50 us" if metric == "p50_us" else "GB/s",
+            *(number(row["cells"][key][metric]) for key in keys)]
+
+
+def _verified(row: dict, keys) -> str:
+    cells = [row["cells"][key] for key in keys]
+    return (f"{sum(one['rounds_verified'] for one in cells)} of "
+            f"{sum(one['rounds'] for one in cells)}")
 
 
 def show_costs(document: dict, stream) -> None:
-    variants, labels = document["variants"], document["labels"]
+    labels = document["labels"]
     if not document["figures"]:
         return
+    measured = {key for one in document["figures"] for key in one["values"]}
+    variants = [key for key in document["variants"] if key in measured]
     rows = []
     for one in document["figures"]:
         values = [number(one["values"][key]) if key in one["values"] else "-" for key in variants]
@@ -183,8 +217,9 @@ def show_costs(document: dict, stream) -> None:
 
 def judged(document: dict) -> list[dict]:
     """Everything that has a verdict."""
-    rows = [row for family in document["families"] for row in family["rows"]]
-    return [one for one in [*document["ratios"], *rows, *document["figures"]]
+    verdicts = [one for family in document["families"] for row in family["rows"]
+                for one in row["verdicts"]]
+    return [one for one in [*document["ratios"], *verdicts, *document["figures"]]
             if one["met"] is not None]
 
 
@@ -213,13 +248,10 @@ def draw(document: dict, path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    colors = {"WRITE": "#1f5fa8", "READ": "#d9822b"}
-    labels, subject = document["labels"], document["subject"]
-    others = [key for key in document["variants"] if key != subject]
-    figure_, (upper, lower) = pyplot.subplots(2, 1, figsize=(11, 9.5), height_ratios=(3, 2),
+    figure_, (upper, lower) = pyplot.subplots(2, 1, figsize=(13, 9.5), height_ratios=(3, 2),
                                               constrained_layout=True)
-    _draw_ratios(upper, document, colors, labels, subject, others)
-    _draw_latency(lower, document, colors)
+    _draw_ratios(upper, document)
+    _draw_latency(lower, document)
     machine = document["machine"]
     figure_.suptitle(f"NIXL {document['versions']['nixl-cu12']}, two processes, "
                      f"{machine['cores']} cores, {machine['cpu']}", fontsize=10)
@@ -234,51 +266,55 @@ def set_scale(axes, heights: list[float]) -> None:
         axes.set_yscale("log")
 
 
-def _draw_ratios(axes, document, colors, labels, subject, others) -> None:
+def _draw_ratios(axes, document: dict) -> None:
+    """A group for each workload: every comparison, WRITE beside READ."""
+    labels = document["labels"]
     rated = [row["workload"] for row in document["medians"]
              if row["op"] == OPERATIONS[0] and not better_is_lower(row["workload"])]
-    values = {(one["workload"], one["op"], one["against"]): one["ratio"]
+    values = {(one["workload"], one["op"], one["subject"]): one["ratio"]
               for one in document["ratios"] if one["metric"] == "gbps"}
-    series = [(op, key) for key in others for op in OPERATIONS]
-    width = 0.8 / max(1, len(series))
-    for index, (op, key) in enumerate(series):
-        heights = [values.get((name, op, key)) or 0 for name in rated]
+    series = [(subject, against, op) for subject, against in compared(document["variants"])
+              for op in OPERATIONS]
+    width = 0.84 / max(1, len(series))
+    for index, (subject, against, op) in enumerate(series):
+        heights = [values.get((name, op, subject)) or 0 for name in rated]
         places = [place + (index - (len(series) - 1) / 2) * width for place in range(len(rated))]
-        first = key == others[0]
-        bars = axes.bar(places, heights, width * 0.92, color=colors[op],
-                        alpha=1.0 if first else 0.45, hatch=None if first else "//",
-                        edgecolor="white", label=f"{op} / {labels[key]}")
+        bars = axes.bar(places, heights, width * 0.92, color=COLORS[subject],
+                        hatch=None if op == OPERATIONS[0] else "//", edgecolor="white",
+                        label=f"{op}, {labels[subject]} / {labels[against]}")
         axes.bar_label(bars, [f"{height:.2f}" if height else "failed" for height in heights],
-                       fontsize=8, padding=2)
+                       fontsize=7, padding=2)
     axes.axhline(1.0, color="black", linewidth=1)
     set_scale(axes, [value or 0 for value in values.values()])
     axes.set_xticks(range(len(rated)), rated)
     axes.set_ylabel("throughput ratio (higher is better)")
-    axes.set_title(f"Throughput of {labels[subject]} divided by the peer's, "
+    axes.set_title("Throughput of ORBITE divided by that of UCX, like with like, "
                    f"median of {document['settings']['rounds']} rounds")
     axes.margins(y=0.12)
     if series:
-        axes.legend(ncols=2, fontsize=9)
+        axes.legend(ncols=3, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_latency(axes, document, colors) -> None:
+def _draw_latency(axes, document: dict) -> None:
     rows = [row for row in document["medians"] if row["workload"] in ("1x4KiB", "1x64KiB")]
     names = sorted({row["workload"] for row in rows}, key=lambda name: len(name))
-    groups = [(name, key) for name in names for key in document["variants"]]
-    for index, op in enumerate(OPERATIONS):
-        cells = {row["workload"]: row["cells"] for row in rows if row["op"] == op}
-        heights = [cells[name][key]["p50_us"] or 0 for name, key in groups]
-        places = [place + (index - 0.5) * 0.4 for place in range(len(groups))]
-        bars = axes.bar(places, heights, 0.37, color=colors[op], label=op)
+    groups = [(name, op) for name in names for op in OPERATIONS]
+    cells = {(row["workload"], row["op"]): row["cells"] for row in rows}
+    variants = document["variants"]
+    width = 0.84 / len(variants)
+    for index, key in enumerate(variants):
+        heights = [cells[group][key]["p50_us"] or 0 for group in groups]
+        places = [place + (index - (len(variants) - 1) / 2) * width
+                  for place in range(len(groups))]
+        bars = axes.bar(places, heights, width * 0.92, color=COLORS[key],
+                        label=document["labels"][key])
         axes.bar_label(bars, [f"{height:.1f}" if height else "failed" for height in heights],
-                       fontsize=8, padding=2)
-    set_scale(axes, [cell["p50_us"] or 0 for row in rows
-                  for cell in row["cells"].values()])
-    axes.set_xticks(range(len(groups)),
-                    [f"{document['labels'][key]}\n{name}" for name, key in groups], fontsize=9)
+                       fontsize=7, padding=2)
+    set_scale(axes, [cell["p50_us"] or 0 for row in rows for cell in row["cells"].values()])
+    axes.set_xticks(range(len(groups)), [f"{op} {name}" for name, op in groups], fontsize=9)
     axes.set_ylabel("p50 in us (lower is better)")
     axes.set_title("Latency of one small transfer, post to done")
     axes.margins(y=0.15)
-    axes.legend(fontsize=9)
+    axes.legend(ncols=len(variants), fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)

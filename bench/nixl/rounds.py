@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from cells import IDLE, Timing, connect, run_cell
+from cells import IDLE, Timing, claimed_route, meet, run_cell
 from common import OPERATIONS, Variant
 from layouts import WORKLOADS, region_bytes_for
 from pair import Pair, WorkerFailed
@@ -65,7 +65,8 @@ class Rounds:
         try:
             pair = self._pair(variant)
             pair.resume()
-            found = cell.measure(pair, self._modes[variant.key])
+            with claimed_route(pair):
+                found = cell.measure(pair, self._modes[variant.key])
             if self._fresh:
                 self._pairs.pop(variant.key).close()
             else:
@@ -107,7 +108,7 @@ def table_rounds(chosen: list[Variant], modes: dict[str, str], workloads: list[s
     cells = [Cell({"op": op, "workload": name},
                   partial(_table_cell, name=name, op=op, timing=timing))
              for name in workloads for op in OPERATIONS]
-    return Rounds(chosen, modes, cells, partial(connect, region_bytes=size), tick)
+    return Rounds(chosen, modes, cells, partial(meet, region_bytes=size), tick)
 
 
 def _table_cell(pair: Pair, mode: str, name: str, op: str, timing: Timing) -> dict:

@@ -117,28 +117,50 @@ Json unresolved_json(const std::vector<UnresolvedPeer>& unresolved) {
   return list;
 }
 
-/// Which of the ways that are preferred to TCP reach a peer, and why others do not.
-Json neighbor_json(const peer::Peer& peer, const policy::RouteTable& routes) {
-  Json list = Json::array();
-  for (const policy::TransportKind kind : routes.preferred(peer.is_self())) {
-    const char* const name = policy::transport_name(kind);
-    const transfer::Flow* const flow =
-        peer.link() == nullptr ? nullptr : transfer::flows_of(peer).find(kind);
+const char* state_name(peer::BorrowLink::State state) {
+  using State = peer::BorrowLink::State;
+  switch (state) {
+    case State::kIdle:
+      return "idle";
+    case State::kConnecting:
+      return "connecting";
+    case State::kReady:
+      return "ready";
+    case State::kRefused:
+      return "refused";
+    case State::kEnded:
+      return "ended";
+  }
+  return "";
+}
+
+/// Our way into the memory of a peer on this host. null: it is on another one, or is ourselves, or
+/// nothing that would use the way is switched on.
+Json neighbor_json(const peer::Peer& peer) {
+  if (peer.link() == nullptr) {
+    return nullptr;
+  }
+  for (const policy::TransportKind kind :
+       {policy::TransportKind::kShm, policy::TransportKind::kCma}) {
+    const auto* const flow =
+        static_cast<const transport::BorrowFlow*>(transfer::flows_of(peer).find(kind));
     if (flow == nullptr) {
-      list.push_back({{"transport", name}, {"reaches", false}, {"reason", "not of this host"}});
       continue;
     }
-    const peer::BorrowLink& link = static_cast<const transport::BorrowFlow&>(*flow).link();
-    std::string reason;
-    if (!link.ready()) {
-      const Error refusal = link.refusal();
-      reason = refusal.code() == ErrorCode::kOk ? "its link is not ready yet" : refusal.message();
-    } else if (kind == policy::TransportKind::kCma && link.process() == nullptr) {
-      reason = link.process_refusal().value_or(Error(ErrorCode::kInternal)).message();
-    }
-    list.push_back({{"transport", name}, {"reaches", reason.empty()}, {"reason", reason}});
+    // Both have the same link.
+    const peer::BorrowLink& link = flow->link();
+    const peer::BorrowLink::State state = link.state();
+    const bool refused =
+        state == peer::BorrowLink::State::kRefused || state == peer::BorrowLink::State::kEnded;
+    const bool ready = state == peer::BorrowLink::State::kReady;
+    const bool unreachable = ready && link.process() == nullptr;
+    return {{"state", state_name(state)},
+            {"reason", refused ? link.refusal().message() : ""},
+            {"ordinary_memory", ready && !unreachable},
+            {"ordinary_memory_reason",
+             unreachable && link.process_refusal() ? link.process_refusal()->message() : ""}};
   }
-  return list;
+  return nullptr;
 }
 
 }  // namespace
@@ -199,8 +221,8 @@ std::string TransferEngine::Impl::peers_json() const {
         {{"name", peer->name()},
          {"epoch", base::to_hex(peer->epoch().bytes)},
          {"retired", peer->retired()},
+         {"neighbor", neighbor_json(*peer)},
          {"executions_active", executions},
-         {"same_host", neighbor_json(*peer, routes_)},
          {"slices_unproved",
           has_flow ? tcp_->unproved(transfer::flow_of(*peer, policy::TransportKind::kTcp)) : 0}});
   }

@@ -239,7 +239,7 @@ void BorrowLinks::on_event(std::uint64_t token) {
       return;
     }
     if (got.kind == platform::IoResult::Kind::kBytes) {
-      on_message(*link, std::span(buffer).first(got.bytes), std::move(files));
+      on_message(*link, std::span(buffer).first(got.bytes), files);
     } else if (link->ready() && is_lack(got.native_errno)) {
       lose_answer(*link, Error::make_native(ErrorCode::kSystem, got.native_errno,
                                             "an answer of a neighbour is lost"));
@@ -251,7 +251,7 @@ void BorrowLinks::on_event(std::uint64_t token) {
 }
 
 void BorrowLinks::on_message(BorrowLink& link, std::span<const std::uint8_t> message,
-                             platform::Neighbors::Files files) {
+                             const platform::Neighbors::Files& files) {
   Result<void> taken;
   try {
     taken = take(link, message, files);

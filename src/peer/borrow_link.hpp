@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "peer/borrow_ledger.hpp"
 #include "peer/link_environment.hpp"
 #include "peer/peer.hpp"
@@ -40,7 +41,10 @@ class BorrowLink {
   [[nodiscard]] Error refusal() const;
 
   // Once it was ready, for as long as the link lives: a copy may outlast the end of its owner.
-  [[nodiscard]] BorrowSeats& seats() noexcept { return *seats_; }
+  [[nodiscard]] BorrowSeats& seats() noexcept {
+    ORBITE_CHECK(seats_.has_value());
+    return *seats_;
+  }
   /// Of the owner. nullptr: process_refusal() says why its ordinary memory is out of reach.
   [[nodiscard]] platform::Process* process() const noexcept { return process_.get(); }
   [[nodiscard]] const std::optional<Error>& process_refusal() const noexcept {
@@ -119,7 +123,7 @@ class BorrowLinks {
   void begin(BorrowLink& link);
   Result<void> greet(BorrowLink& link);
   void on_message(BorrowLink& link, std::span<const std::uint8_t> message,
-                  platform::Neighbors::Files files);
+                  const platform::Neighbors::Files& files);
   Result<void> take(BorrowLink& link, std::span<const std::uint8_t> message,
                     const platform::Neighbors::Files& files);
   Result<void> take_server_hello(BorrowLink& link, std::span<const std::uint8_t> message);

@@ -24,6 +24,9 @@ Execution::Execution(Options options)
   if (prepared_ != nullptr) {
     unplanned_ = ExtentCursor(prepared_->extents);
   }
+  if (notification_.has_value() && route_.control != route_.transport) {
+    control_place_.emplace();
+  }
 }
 
 Execution::~Execution() { ORBITE_CHECK(all_retired_locked()); }

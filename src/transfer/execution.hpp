@@ -215,11 +215,14 @@ class Execution : public std::enable_shared_from_this<Execution> {
 
   /// In the queues of the flow of its bytes, and of the flow of its notification where that is
   /// another one. The planner's.
-  [[nodiscard]] Place& place_in(policy::TransportKind transport) noexcept {
-    return transport == route_.transport ? place_ : control_place_;
+  [[nodiscard]] Place* place_in(policy::TransportKind transport) noexcept {
+    if (transport == route_.transport) {
+      return &place_;
+    }
+    return control_place_.has_value() ? &*control_place_ : nullptr;
   }
   Place place_;
-  Place control_place_;
+  std::optional<Place> control_place_;  ///< only where it is needed
 
   std::atomic<bool> stopped_{false};
   std::atomic<bool> terminal_{false};

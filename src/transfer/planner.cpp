@@ -47,7 +47,8 @@ void Planner::enqueue(Flow& flow, std::shared_ptr<Execution> execution) noexcept
   if (execution->stopped()) {
     return;
   }
-  Execution::Place& place = execution->place_in(flow.kind());
+  ORBITE_CHECK(execution->place_in(flow.kind()) != nullptr);
+  Execution::Place& place = *execution->place_in(flow.kind());
   ORBITE_CHECK(!place.queued_in.has_value());
   place.queued_in = qos;
   waiting.splice(waiting.end(), place.home);
@@ -56,7 +57,7 @@ void Planner::enqueue(Flow& flow, std::shared_ptr<Execution> execution) noexcept
 
 /// Under flow.mutex_. Returns what the queue owned.
 std::shared_ptr<Execution> Planner::leave_queue(Flow& flow, Execution& execution) noexcept {
-  Execution::Place& place = execution.place_in(flow.kind());
+  Execution::Place& place = *execution.place_in(flow.kind());
   ORBITE_CHECK(place.queued_in.has_value());
   auto& waiting = flow.waiting_[static_cast<std::size_t>(*place.queued_in)];
   place.queued_in.reset();
@@ -68,9 +69,13 @@ void Planner::forget(Execution& execution) {
   const std::shared_ptr<Execution> last = execution.shared_from_this();  // released after the lock
   const policy::Route& route = execution.route();
   for (const policy::TransportKind kind : {route.transport, route.control}) {
+    const Execution::Place* const place = execution.place_in(kind);
+    if (place == nullptr) {
+      continue;
+    }
     Flow& flow = flow_of(execution.peer(), kind);
     const std::lock_guard lock(flow.mutex_);
-    if (execution.place_in(kind).queued_in.has_value()) {
+    if (place->queued_in.has_value()) {
       leave_queue(flow, execution);
     }
   }

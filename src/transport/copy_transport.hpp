@@ -46,6 +46,8 @@ class CopyFlow : public transfer::Flow {
 /// retirement, on both sides.
 class CopyTransport : public transfer::Transport, protected transfer::CompletionPath {
  public:
+  /// Every flow must have been let go of.
+  ~CopyTransport() override;
   [[nodiscard]] bool has_room(transfer::Flow& flow, policy::QosClass qos) final;
   Result<void> submit(transfer::Flow& flow, transfer::Slice& slice) final;
   void drop_unposted(transfer::Flow& flow, const transfer::Execution& execution) final;
@@ -67,8 +69,6 @@ class CopyTransport : public transfer::Transport, protected transfer::Completion
 
  protected:
   CopyTransport(transfer::Planner& planner, const base::Clock& clock, Copying copying);
-  /// Every flow must have been let go of.
-  ~CopyTransport();
 
   /// From any thread, any number at a time. Nothing: it cannot be copied at this moment, and its
   /// turn comes again.

@@ -353,9 +353,9 @@ TEST_P(Conformance, SaysWhenANotificationWasRefused) {
 }
 
 TEST_P(Conformance, SendsANotificationThatStandsAlone) {
-  const policy::Route route{rig_->transport().kind(), policy::QosClass::kLatency};
+  const policy::Route route{rig_->control().kind(), policy::QosClass::kLatency};
   const auto execution = rig_->caller().execute(nullptr, rig_->peer(), route, kMessage);
-  rig_->caller().start(rig_->transport(), execution);
+  rig_->caller().start(rig_->control(), execution);
   ASSERT_TRUE(settle(execution));
   const bool succeeded = execution->outcome().logical == Logical::kSuccess;
   EXPECT_TRUE(succeeded || !rig_->is_faultless());
@@ -416,15 +416,20 @@ TEST_P(Conformance, ServesManyRequestsOfBothClassesAtOnce) {
   expect_all_given_back();
 }
 
-constexpr RigParam kEveryRig[] = {
-    {"Local", RigKind::kLocal},           {"Tcp", RigKind::kTcp},
-    {"TcpShortIo", RigKind::kTcpShortIo}, {"Sim", RigKind::kSim},
-    {"SimLate", RigKind::kSimLate},       {"SimFaulty", RigKind::kSimFaulty}};
+constexpr RigParam kEveryRig[] = {{"Local", RigKind::kLocal},
+                                  {"Tcp", RigKind::kTcp},
+                                  {"TcpShortIo", RigKind::kTcpShortIo},
+                                  {"Sim", RigKind::kSim},
+                                  {"SimLate", RigKind::kSimLate},
+                                  {"SimFaulty", RigKind::kSimFaulty},
+                                  {"Cma", RigKind::kCma},
+                                  {"Shm", RigKind::kShm}};
 
 INSTANTIATE_TEST_SUITE_P(Transports, Conformance, ::testing::ValuesIn(kEveryRig),
                          [](const auto& it) { return std::string(it.param.name); });
 
-/// Transports whose far side can be lost.
+/// Transports whose far side can be lost. Of a neighbour that is another process:
+/// tests/unit/engine/neighbor_test.cpp.
 class ConformanceReset : public Conformance {};
 
 TEST_P(ConformanceReset, APeerThatIsGoneEndsEverythingHonestly) {

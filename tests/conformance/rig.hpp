@@ -21,6 +21,8 @@ class Rig {
   virtual ~Rig() = default;
 
   virtual transfer::Transport& transport() = 0;
+  /// What carries notifications.
+  virtual transfer::Transport& control() { return transport(); }
   virtual Caller& caller() = 0;
   virtual const std::shared_ptr<peer::Peer>& peer() = 0;
   virtual Buffer& near() = 0;
@@ -36,7 +38,7 @@ class Rig {
   /// Without a reset, a stop or a deregistration, every execution succeeds.
   [[nodiscard]] virtual bool is_faultless() const { return true; }
 
-  [[nodiscard]] transfer::Flow& flow() { return test::only_flow(*peer()); }
+  [[nodiscard]] transfer::Flow& flow() { return transfer::flow_of(*peer(), transport().kind()); }
   /// The caller's step and everybody else's.
   void step(transfer::WorkLimit limit = {std::uint64_t{1} << 20, 16}) {
     transport().drive(flow(), limit, transfer::Driver::kCaller);
@@ -49,8 +51,10 @@ enum class RigKind : std::uint8_t {
   kTcp,
   kTcpShortIo,  ///< every system call moves a few bytes, or none
   kSim,
-  kSimLate,   ///< late and out of order
-  kSimFaulty  ///< and failing in every way that retires
+  kSimLate,    ///< late and out of order
+  kSimFaulty,  ///< and failing in every way that retires
+  kCma,
+  kShm
 };
 
 struct RigParam {

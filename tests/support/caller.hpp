@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,7 +49,7 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer() {
-    const auto state = registry_.deregister(handle);
+    const auto state = deregister();
     EXPECT_TRUE(state.has_value() && *state == RegistrationState::kRetired)
         << "a buffer ends while something may touch it";
   }
@@ -72,7 +73,14 @@ class Buffer {
     made.access = registration->access();
     return made;
   }
-  Result<RegistrationState> deregister() { return registry_.deregister(handle); }
+  Result<RegistrationState> deregister() {
+    if (before_deregister) {
+      std::exchange(before_deregister, nullptr)();
+    }
+    return registry_.deregister(handle);
+  }
+  /// What its owner does first; may be empty.
+  std::function<void()> before_deregister;
 
   std::vector<std::uint8_t> bytes;
   Handle handle;
@@ -134,7 +142,7 @@ class Caller {
     prepared->peer = std::move(peer);
     prepared->bytes = batch.bytes();
     prepared->tasks = batch.tasks();
-    prepared->route = {transport.kind(), work.qos};
+    prepared->route = {transport.kind(), work.qos, control.value_or(transport.kind())};
     batch.move_into(prepared->extents, prepared->locals, prepared->remotes);
     return prepared;
   }
@@ -179,10 +187,13 @@ class Caller {
     execution.stop(code);
     planner.forget(execution);
     transport.drop_unposted(flow, execution);
+    if (const policy::TransportKind kind = execution.route().control; kind != transport.kind()) {
+      planner.transport(kind)->drop_unposted(transfer::flow_of(execution.peer(), kind), execution);
+    }
   }
 
   static transfer::Flow& flow_of(const transfer::Execution& execution) {
-    return test::only_flow(execution.peer());
+    return transfer::flow_of(execution.peer(), execution.route().transport);
   }
   /// Every pool is as it was before any work.
   [[nodiscard]] bool all_given_back() const {
@@ -197,6 +208,8 @@ class Caller {
       {"outbox_bytes", "notifications.outbox_bytes_max", 1 << 30}};
   peer::RangeTable ranges{"imported range", 1 << 20, "limits.ranges_max"};
   transfer::Planner planner;
+  /// By what notifications go, where that is another transport.
+  std::optional<policy::TransportKind> control;
   std::atomic<int> terminals{0};
 
  private:

@@ -110,31 +110,6 @@ TEST_F(Neighbors, ARegistrationThatIsGoneIsNotTouched) {
   EXPECT_EQ(b_.buffer, before);
 }
 
-TEST_F(Neighbors, AreNamedWithTheWaysThatReachThem) {
-  const auto info = nlohmann::json::parse(a_.engine->info_json());
-  const nlohmann::json ways = info["peers"][0]["same_host"];
-  ASSERT_EQ(ways.size(), 2U);
-  for (const nlohmann::json& way : ways) {
-    EXPECT_TRUE(way["reaches"].get<bool>()) << way.dump();
-    EXPECT_EQ(way["reason"], "");
-  }
-  Node apart("c", kSmall, test::loopback_config());
-  a_.know("c", apart);
-  ASSERT_TRUE(a_.engine->connect_peer(a_.peer, 0).has_value());
-  const auto again = nlohmann::json::parse(a_.engine->info_json());
-  int seen = 0;
-  for (const nlohmann::json& peer : again["peers"]) {
-    if (peer["name"] == "c") {
-      ++seen;
-      EXPECT_FALSE(peer["same_host"][0]["reaches"].get<bool>());
-      EXPECT_NE(peer["same_host"][0]["reason"].get<std::string>().find("peer unreachable"),
-                std::string::npos)
-          << peer.dump();
-    }
-  }
-  EXPECT_EQ(seen, 1);
-}
-
 TEST_F(Neighbors, CloseInAnyOrderLeavesNothing) {
   EXPECT_EQ(b_.engine->close(base::kSecond).phase, ClosePhase::kClosed);
   EXPECT_EQ(a_.engine->close(base::kSecond).phase, ClosePhase::kClosed);
@@ -284,6 +259,24 @@ TEST_F(SharedNeighbors, CopyThroughTheSamePages) {
   EXPECT_STREQ(read.route, "shm");
   EXPECT_TRUE(std::all_of(node_.buffer.begin(), node_.buffer.begin() + kSlice - 100,
                           [](std::uint8_t byte) { return byte == 0x5A; }));
+}
+
+TEST_F(SharedNeighbors, AreNamedAsSuch) {
+  const auto peers_of = [](const TransferEngine& engine) {
+    return nlohmann::json::parse(engine.info_json())["peers"];
+  };
+  const nlohmann::json neighbor = peers_of(*node_.engine)[0]["neighbor"];
+  EXPECT_EQ(neighbor["state"], "ready");
+  EXPECT_EQ(neighbor["reason"], "");
+  EXPECT_EQ(neighbor["ordinary_memory"], true);
+  EXPECT_EQ(neighbor["ordinary_memory_reason"], "");
+
+  Config apart = neighbor_config();
+  apart.shm.enabled = false;
+  apart.cma.enabled = false;
+  const Node stranger{"b", kLarge, apart};
+  ASSERT_TRUE(stranger.engine->import_peer("owner", owner_.engine->connection_blob()).has_value());
+  EXPECT_TRUE(peers_of(*stranger.engine)[0]["neighbor"].is_null());
 }
 
 /// A range in the middle of an allocation is found in the middle of its pages.

@@ -34,16 +34,20 @@ struct Host {
   platform::SystemNetwork network;
   platform::SystemNeighbors neighbors;
   base::ManualClock clock;
-  base::SeededRandom random{static_cast<std::uint64_t>(::getpid())};
+  base::SeededRandom random{1};
   base::ThreadWaiter waiter;
 };
 
 /// An engine as far as its links go. One thread is its worker and its caller.
 class Node {
+  Host& host_;  // goes last: what is below uses it
+  platform::Socket poller_;
+
  public:
   Node(Host& host, const std::string& name)
       : host_(host), poller_(host.network.make_poller().value()) {
-    host.random.fill(blob.epoch.bytes);
+    // Its name is known to every process of this host.
+    platform::SystemRandom().fill(blob.epoch.bytes);
     host.random.fill(blob.secret);
     blob.host.network_namespace = 7;
     LinkEnvironment environment{host.network,
@@ -114,10 +118,6 @@ class Node {
   };
   std::unique_ptr<Lender> lender;
   std::unique_ptr<BorrowLinks> links;
-
- private:
-  Host& host_;
-  platform::Socket poller_;
 };
 
 class Links : public ::testing::Test {
@@ -531,7 +531,7 @@ class RawOwner : public Links {
  protected:
   void SetUp() override {
     blob_ = owner_.blob;
-    host_.random.fill(blob_.epoch.bytes);
+    platform::SystemRandom().fill(blob_.epoch.bytes);
     listener_ = host_.neighbors.listen(link_name(blob_.epoch)).value();
     link_ = borrower_.links->want(blob_).value();
     borrower_.turn();

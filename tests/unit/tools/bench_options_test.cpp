@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tools/orbite/bench/arguments.hpp"
+#include "tools/orbite/bench/endpoint.hpp"
 #include "tools/orbite/bench/measure.hpp"
 
 namespace orbite::tool::bench {
@@ -60,6 +61,41 @@ TEST(BenchOptions, RolesExcludeOneAnother) {
   EXPECT_NE(refused("--clients 2").find("requires --serve"), std::string::npos);
 }
 
+TEST(BenchOptions, TransportsAreThoseThatTheOtherSideCanHave) {
+  EXPECT_EQ(parse("")->transport, Transport::kAuto);
+  EXPECT_EQ(parse("--transport shm")->transport, Transport::kShm);
+  EXPECT_EQ(parse("--transport cma")->transport, Transport::kCma);
+  EXPECT_EQ(parse("--on-descriptor 3 --transport cma")->transport, Transport::kCma);
+  EXPECT_EQ(parse("--connect a:1 --transport tcp")->transport, Transport::kTcp);
+  EXPECT_EQ(parse("--self --transport auto")->transport, Transport::kAuto);
+  EXPECT_EQ(refused("--transport TCP"), "--transport: 'TCP' is none of auto, shm, cma, tcp");
+  for (const std::string transport : {"shm", "cma"}) {
+    EXPECT_NE(refused("--connect a:1 --transport " + transport).find("which allows auto and tcp"),
+              std::string::npos);
+  }
+  for (const std::string transport : {"shm", "cma", "tcp"}) {
+    EXPECT_NE(refused("--self --transport " + transport).find("none for --self"),
+              std::string::npos);
+  }
+}
+
+TEST(BenchOptions, ATransportIsTheOnlyWayBesideTcp) {
+  Config off;
+  off.tcp.enabled = false;
+  off.shm.enabled = false;
+  off.transfer.routes = {"local"};
+  EXPECT_EQ(by_transport(off, Transport::kAuto), off);
+  for (const Transport transport : {Transport::kShm, Transport::kCma, Transport::kTcp}) {
+    const Config config = by_transport(off, transport);
+    EXPECT_EQ(config.shm.enabled, transport == Transport::kShm);
+    EXPECT_EQ(config.cma.enabled, transport == Transport::kCma);
+    EXPECT_TRUE(config.tcp.enabled);
+    EXPECT_EQ(config.transfer.routes, Config().transfer.routes);
+    EXPECT_EQ(pages_for(transport),
+              transport == Transport::kShm ? Pages::kShared : Pages::kOrdinary);
+  }
+}
+
 TEST(BenchOptions, ServeHasADefaultAddress) {
   const Result<Options> options = parse("--serve --clients 2");
   ASSERT_TRUE(options);
@@ -73,7 +109,8 @@ TEST(BenchOptions, ServeHasADefaultAddress) {
 TEST(BenchOptions, WhatTheInitiatorDecidesIsRefusedAtTheServer) {
   for (const std::string option :
        {"--op read", "--shape 4K", "--size 4K", "--count 1", "--adjacent 5", "--threads 2",
-        "--depth 2", "--seconds 1", "--iterations 5", "--verify", "--no-verify", "--json"}) {
+        "--depth 2", "--transport tcp", "--seconds 1", "--iterations 5", "--verify", "--no-verify",
+        "--json"}) {
     EXPECT_NE(refused("--serve 127.0.0.1:0 " + option).find("--serve excludes --"),
               std::string::npos)
         << option;

@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tools/orbite/bench/area.hpp"
+#include "tools/orbite/bench/limits.hpp"
 #include "tools/orbite/bench/measure.hpp"
 #include "tools/orbite/bench/report.hpp"
+#include "tools/orbite/bench/routes.hpp"
 #include "tools/orbite/bench/session.hpp"
 #include "tools/orbite/bench/sockets.hpp"
 #include "tools/orbite/bench/target.hpp"
@@ -34,7 +42,7 @@ Ends connected() {
 /// A session in a thread of its own.
 class Served {
  public:
-  Served() : Served(connected()) {}
+  explicit Served(bool lends = false) : Served(connected(), lends) {}
   ~Served() {
     channel.reset();
     thread_.join();
@@ -50,10 +58,11 @@ class Served {
   std::optional<Channel> channel;
 
  private:
-  explicit Served(Ends ends) {
+  Served(Ends ends, bool lends) {
     channel.emplace(std::move(ends.first));
-    thread_ = std::thread([this, socket = std::move(ends.second)]() mutable {
-      Session session(Channel(std::move(socket)), on_loopback({}), kMemory);
+    thread_ = std::thread([this, lends, socket = std::move(ends.second)]() mutable {
+      Session session(Channel(std::move(socket)),
+                      {.config = on_loopback({}), .memory_max = kMemory, .lends = lends});
       result_ = session.run();
     });
   }
@@ -143,6 +152,21 @@ TEST(BenchSession, KnowsItsQuestionsAndTheirBodies) {
   }
 }
 
+TEST(BenchSession, LendsMemoryOnlyToWhoStartedIt) {
+  Served stranger;
+  ASSERT_TRUE(RemoteTarget::open(*stranger.channel, kMemory));
+  const Result<Body> refused = ask(*stranger.channel, Kind::kLend, {}, Kind::kLent);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().context().find("lends no memory"), std::string::npos);
+
+  Served served(true);
+  ASSERT_TRUE(RemoteTarget::open(*served.channel, kMemory));
+  const Result<Body> first = ask(*served.channel, Kind::kLend, {}, Kind::kLent);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(ask(*served.channel, Kind::kLend, {}, Kind::kLent).value(), *first);
+  EXPECT_EQ(answer_to(served, Kind::kLend, Body(1)).find("done"), std::string::npos);
+}
+
 TEST(BenchSession, EndsWhenItIsAskedTo) {
   Served served;
   const auto target = RemoteTarget::open(*served.channel, kMemory);
@@ -193,6 +217,134 @@ TEST(BenchMeasure, AWrongByteIsCountedAndPlaced) {
     EXPECT_EQ(report->mismatch->bytes_wrong, offset < kGuardBytes ? 0U : 1U);
     EXPECT_NE(mismatch_text(*report), "");
   }
+}
+
+Options small(Transport transport) {
+  Options options;
+  options.layout.size = 4096;
+  options.iterations = 1;
+  options.operations = {Operation::kWrite};
+  options.transport = transport;
+  return options;
+}
+
+TEST(BenchMeasure, AnotherRouteThanTheOneAskedForIsAnErrorWithItsReason) {
+  for (const auto& [transport, told] :
+       {std::pair{Transport::kCma,
+                  "--transport cma: a transfer went by local: cma.enabled is false"},
+        {Transport::kShm, "--transport shm: a transfer went by local: the peer is on another host"},
+        {Transport::kTcp, "--transport tcp: a transfer went by local: its memory was out of"}}) {
+    const Options options = small(transport);
+    Area area = *Area::map(options.layout.extent());
+    SelfTarget target(*Area::map(options.layout.extent()));
+    Config config = on_loopback({});
+    config.cma.enabled = false;
+    Bench bench{options, config, target, area, {}, [] {}};
+    const Result<OperationReport> report = measure(bench, Operation::kWrite);
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().code(), ErrorCode::kTransportUnavailable);
+    EXPECT_NE(report.error().context().find(told), std::string::npos) << report.error().context();
+  }
+}
+
+TEST(BenchMeasure, TheLimitIsMadeForTheRouteOfTheFirstTransfer) {
+  const Options options = small(Transport::kAuto);
+  Area area = *Area::map(options.layout.extent());
+  SelfTarget target(*Area::map(options.layout.extent()));
+  const Config config = on_loopback({});
+  std::vector<std::string> routes;
+  Bench bench{options,
+              config,
+              target,
+              area,
+              [&](std::string_view route) {
+                routes.emplace_back(route);
+                return MemoryCopy::create(area, options);
+              },
+              [] {}};
+  for (const Operation operation : {Operation::kWrite, Operation::kRead}) {
+    const Result<OperationReport> report = measure(bench, operation);
+    ASSERT_TRUE(report) << report.error().message();
+    ASSERT_EQ(report->limits.size(), 1U);
+    EXPECT_EQ(report->limits[0].name, "memcpy of the same blocks");
+    EXPECT_EQ(report->limits[0].ratios.size(), 1U);
+    EXPECT_EQ(routes_text(report->sum.routes), "local");
+  }
+  EXPECT_EQ(routes, std::vector<std::string>{"local"});
+}
+
+TEST(BenchRoutes, ReasonsAreThoseOfTheEngine) {
+  const auto info = [](const std::string& cma, const std::string& neighbor) {
+    return R"({"transports": [{"name": "cma", "reason": ")" + cma +
+           R"("}], "peers": [{"neighbor": )" + neighbor + "}]}";
+  };
+  EXPECT_EQ(why_not(info("cma.enabled is false", "null"), Transport::kCma), "cma.enabled is false");
+  EXPECT_EQ(why_not(info("", "null"), Transport::kCma),
+            "the peer is on another host, or in another network namespace");
+  EXPECT_EQ(why_not(info("", R"({"reason": "refused"})"), Transport::kShm), "refused");
+  const std::string forbidden = R"({"reason": "", "ordinary_memory_reason": "forbidden"})";
+  EXPECT_EQ(why_not(info("", forbidden), Transport::kCma), "forbidden");
+  EXPECT_NE(why_not(info("", forbidden), Transport::kShm), "forbidden");
+  EXPECT_EQ(why_not(R"({"transports": [], "peers": []})", Transport::kTcp),
+            "its memory was out of reach; ORBITE_LOG=info may say why");
+  EXPECT_EQ(routes_text({"cma", "tcp"}), "cma+tcp");
+}
+
+TEST(BenchLimits, AProcessIsCopiedToAndFrom) {
+  Options options = small(Transport::kCma);
+  options.layout.blocks = 1500;  // more than a call takes
+  options.layout.size = 100;
+  const std::uint64_t bytes = options.layout.extent();
+  ASSERT_LE(bytes, kMemory);
+  Served served(true);
+  ASSERT_TRUE(RemoteTarget::open(*served.channel, bytes));
+  Area area = *Area::map(bytes);
+  fill(area.bytes(), 1);
+  // The session is a thread of this process.
+  const auto limit = ProcessCopyLoop::create(*served.channel, ::getpid(), area, options);
+  ASSERT_TRUE(limit) << limit.error().message();
+  const auto lent = decode_number(ask(*served.channel, Kind::kLend, {}, Kind::kLent).value());
+  const auto* const there = reinterpret_cast<const std::uint8_t*>(*lent);  // NOLINT
+  std::vector<std::uint8_t> before(there, there + bytes);
+  EXPECT_GT((*limit)->measure(Operation::kWrite, 1).value(), 0);
+  std::uint64_t last = 0;
+  for (const std::uint64_t offset : block_offsets(options.layout)) {
+    std::copy_n(area.bytes().data() + offset, options.layout.size, before.data() + offset);
+    last = offset;
+  }
+  EXPECT_NE(last, 0U);
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), there));
+  EXPECT_GT((*limit)->measure(Operation::kRead, 1).value(), 0);
+  options.layout.size = (std::uint64_t{1} << 30) + 1;
+  EXPECT_EQ(ProcessCopyLoop::create(*served.channel, ::getpid(), area, options).value(), nullptr);
+}
+
+TEST(BenchLimits, AProcessThatIsGoneIsAnError) {
+  const Options options = small(Transport::kCma);
+  Served served(true);
+  ASSERT_TRUE(RemoteTarget::open(*served.channel, options.layout.extent()));
+  Area area = *Area::map(options.layout.extent());
+  const auto limit = ProcessCopyLoop::create(*served.channel, -1, area, options);
+  ASSERT_TRUE(limit);
+  const Result<double> measured = (*limit)->measure(Operation::kWrite, 1);
+  ASSERT_FALSE(measured);
+  EXPECT_EQ(measured.error().native_errno(), ESRCH);
+}
+
+TEST(BenchArea, SharedPagesAreRegisteredAsSuchAndOutliveTheirArea) {
+  const auto endpoint = Endpoint::create("bench-shared", on_loopback({}));
+  ASSERT_TRUE(endpoint) << endpoint.error().message();
+  MemoryDescriptor memory;
+  {
+    Area area = *Area::map(4097, Pages::kShared);
+    EXPECT_EQ(area.bytes().size(), 4097U);
+    Area moved = std::move(area);
+    memory.address = moved.address();
+    memory.length = moved.bytes().size();
+    ASSERT_TRUE(endpoint->engine().register_memory(memory));
+  }
+  // The registration holds the pages.
+  *reinterpret_cast<std::uint8_t*>(memory.address) = 1;  // NOLINT
 }
 
 }  // namespace

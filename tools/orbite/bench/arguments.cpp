@@ -15,7 +15,9 @@ constexpr const char* kFooter =
     "secret of an engine that holds nothing but test data. Use it on networks that you trust.\n"
     "\n"
     "Examples:\n"
-    "  orbite bench                                    two processes over TCP loopback\n"
+    "  orbite bench                                    two processes of this host\n"
+    "  orbite bench --transport tcp                    the same over TCP loopback\n"
+    "  orbite bench --transport shm --threads 2        through memory that both can map\n"
     "  orbite bench --shape 4K --op write --seconds 5  latency of one block\n"
     "  orbite bench --size 256K --count 256 --adjacent 50 --depth 4 --json\n"
     "  orbite bench --self --shape kv                  copies within one process\n"
@@ -56,6 +58,17 @@ CLI::Option* add_roles(CLI::App& command, Arguments& arguments) {
 }
 
 void add_work(CLI::App& command, Arguments& arguments) {
+  command
+      .add_option(
+          "--transport", arguments.transport,
+          "Which way the bytes go; any other is an error, with its reason:\n"
+          "  auto: whichever the engines choose\n"
+          "  shm: shared allocations at both sides; two processes of this host\n"
+          "  cma: ordinary memory, copied by the kernel; two processes of this host\n"
+          "  tcp: also to another host\n"
+          "--self takes auto alone, --connect auto and tcp, --serve none: its client decides")
+      ->type_name("NAME")
+      ->capture_default_str();
   command.add_option("--op", arguments.op, "read, write or both")->capture_default_str();
   command.add_option("--shape", arguments.shape, shape_help())->type_name("NAME");
   command.add_option("--size", arguments.size, "Bytes of a block, as 4096, 64K, 1M")
@@ -91,7 +104,7 @@ void add_work(CLI::App& command, Arguments& arguments) {
 CLI::App* add_command(CLI::App& app, Arguments& arguments) {
   CLI::App* command = app.add_subcommand(
       "bench",
-      "Measure the engine without NIXL: WRITE and READ between two processes over TCP loopback, "
+      "Measure the engine without NIXL: WRITE and READ between two processes of this host, "
       "between two hosts, or of an engine with itself; exits with 1 when bytes are wrong");
   CLI::Option* serve = add_roles(*command, arguments);
   command

@@ -23,6 +23,7 @@ class Child {
 
   /// Only once.
   FileDescriptor take_socket() { return std::move(socket_); }
+  [[nodiscard]] pid_t number() const { return pid_; }
 
  private:
   Child(pid_t pid, FileDescriptor socket) : pid_(pid), socket_(std::move(socket)) {}

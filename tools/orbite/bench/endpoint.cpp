@@ -63,6 +63,20 @@ Config at_address(Config config, const std::string& host) {
   return config;
 }
 
+Config by_transport(Config config, Transport transport) {
+  if (transport != Transport::kAuto) {
+    config.shm.enabled = transport == Transport::kShm;
+    config.cma.enabled = transport == Transport::kCma;
+    config.tcp.enabled = true;
+    config.transfer.routes = Config().transfer.routes;
+  }
+  return config;
+}
+
+Pages pages_for(Transport transport) {
+  return transport == Transport::kShm ? Pages::kShared : Pages::kOrdinary;
+}
+
 std::uint64_t process_cpu_ns() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);

@@ -38,6 +38,11 @@ Config on_loopback(Config config);
 /// What the configuration leaves open becomes the address that the control connection proved good.
 Config at_address(Config config, const std::string& host);
 
+/// With no way to another process but that one, and TCP, by which engines meet and notify.
+Config by_transport(Config config, Transport transport);
+/// What memory both sides have for it.
+Pages pages_for(Transport transport);
+
 /// CPU time of this process, all threads, user and system.
 std::uint64_t process_cpu_ns();
 

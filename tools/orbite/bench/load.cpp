@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <barrier>
 #include <span>
+#include <string_view>
 #include <thread>
 
 #include "base/result.hpp"
@@ -37,6 +38,13 @@ Result<void> check_in_time(base::Nanoseconds posted_ns, base::Nanoseconds now) {
   return {};
 }
 
+void add_route(std::vector<const char*>& routes, const char* route) {
+  const auto is_same = [&](const char* known) { return std::string_view(known) == route; };
+  if (std::none_of(routes.begin(), routes.end(), is_same)) {
+    routes.push_back(route);
+  }
+}
+
 }  // namespace
 
 void Round::merge(const Round& other) {
@@ -44,7 +52,9 @@ void Round::merge(const Round& other) {
   total.merge(other.total);
   transfers += other.transfers;
   wall_ns += other.wall_ns;
-  route = other.route.empty() ? route : other.route;
+  for (const char* const route : other.routes) {
+    add_route(routes, route);
+  }
 }
 
 /// What one thread does in a round.
@@ -58,7 +68,7 @@ struct Load::Share {
   Histogram post;
   Histogram total;
   std::uint64_t transfers = 0;
-  const char* route = "";
+  std::vector<const char*> routes;
   base::Nanoseconds began_ns = 0;
   base::Nanoseconds ended_ns = 0;
 };
@@ -148,7 +158,7 @@ class Poster {
     ORBITE_TRY(check_success(outcome));
     slot.active = false;
     share_.total.add(now - slot.posted_ns);
-    share_.route = outcome.route;
+    add_route(share_.routes, outcome.route);
     ++share_.transfers;
     return {};
   }
@@ -205,7 +215,9 @@ Result<Round> Load::run(const Budget& budget) {
     round.post.merge(share.post);
     round.total.merge(share.total);
     round.transfers += share.transfers;
-    round.route = share.transfers > 0 ? share.route : round.route;
+    for (const char* const route : share.routes) {
+      add_route(round.routes, route);
+    }
     began_ns = std::min(began_ns, share.began_ns);
     ended_ns = std::max(ended_ns, share.ended_ns);
   }
@@ -257,7 +269,7 @@ Load::~Load() {
   }
 }
 
-Result<void> transfer_once(TransferEngine& engine, Handle request) {
+Result<const char*> transfer_once(TransferEngine& engine, Handle request) {
   const base::Nanoseconds posted_ns = now_ns();
   ORBITE_ASSIGN_OR_RETURN(Outcome outcome, engine.post(request, {.notification = std::nullopt,
                                                                  .timeout_ns = kTransferTimeout}));
@@ -269,7 +281,8 @@ Result<void> transfer_once(TransferEngine& engine, Handle request) {
     }
     ORBITE_ASSIGN_OR_RETURN(outcome, engine.check(request));
   }
-  return check_success(outcome);
+  ORBITE_TRY(check_success(outcome));
+  return outcome.route;
 }
 
 }  // namespace orbite::tool::bench

@@ -25,7 +25,7 @@ struct Round {
   Histogram total;  ///< from before the post to the outcome
   std::uint64_t transfers = 0;
   std::uint64_t wall_ns = 0;
-  std::string route;
+  std::vector<const char*> routes;  ///< each once, static storage
 
   void merge(const Round& other);
 };
@@ -71,7 +71,7 @@ struct Lists {
 Lists make_lists(const Layout& layout, std::uint64_t offset, std::uint64_t local_address,
                  Handle registration, const Remote& remote);
 
-/// Posts, and waits for the outcome; an error for any but success.
-Result<void> transfer_once(TransferEngine& engine, Handle request);
+/// Posts, and waits for the outcome; an error for any but success. Its route, static storage.
+Result<const char*> transfer_once(TransferEngine& engine, Handle request);
 
 }  // namespace orbite::tool::bench

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/result.hpp"
+#include "bench/routes.hpp"
 #include "bench/sockets.hpp"
 
 namespace orbite::tool::bench {
@@ -57,8 +58,22 @@ Result<void> verify(Bench& bench, Operation operation, const Keys& keys, Operati
   return {};
 }
 
-/// Of engines that have never talked to the target.
-Result<void> measure_first(Bench& bench, Operation operation, OperationReport& report) {
+/// An error unless every transfer went the way that was asked for.
+Result<void> check_routes(const Bench& bench, const TransferEngine& engine,
+                          const std::vector<const char*>& routes) {
+  const Transport asked = bench.options.transport;
+  for (const char* const route : routes) {
+    if (asked != Transport::kAuto && std::string_view(route) != transport_name(asked)) {
+      return fail(ErrorCode::kTransportUnavailable, "--transport %s: a transfer went by %s: %s",
+                  transport_name(asked), route, why_not(engine.info_json(), asked).c_str());
+    }
+  }
+  return {};
+}
+
+/// Of engines that have never talked to the target. The route of the first.
+Result<const char*> measure_first(Bench& bench, Operation operation, OperationReport& report) {
+  const char* route = "";
   const base::Nanoseconds end_ns = now_ns() + kFirstTransfersTime;
   while (report.connect_us.empty() ||
          (report.connect_us.size() < kFirstTransfers && now_ns() < end_ns)) {
@@ -73,11 +88,13 @@ Result<void> measure_first(Bench& bench, Operation operation, OperationReport& r
     const base::Nanoseconds began_ns = now_ns();
     ORBITE_TRY(endpoint.engine().connect_peer(remote.peer, 0));
     const base::Nanoseconds connected_ns = now_ns();
-    ORBITE_TRY(transfer_once(endpoint.engine(), request));
+    ORBITE_ASSIGN_OR_RETURN(route, transfer_once(endpoint.engine(), request));
+    const base::Nanoseconds ended_ns = now_ns();
+    ORBITE_TRY(check_routes(bench, endpoint.engine(), {route}));
     report.connect_us.push_back(static_cast<double>(connected_ns - began_ns) / 1e3);
-    report.first_transfer_us.push_back(static_cast<double>(now_ns() - connected_ns) / 1e3);
+    report.first_transfer_us.push_back(static_cast<double>(ended_ns - connected_ns) / 1e3);
   }
-  return {};
+  return route;
 }
 
 /// One round of ours, with the CPU time of both sides around it.
@@ -99,11 +116,21 @@ double gbps_of(const Round& round, std::uint64_t payload) {
   return static_cast<double>(round.transfers * payload) / static_cast<double>(round.wall_ns);
 }
 
-Result<void> measure_limits(Bench& bench, Operation operation, std::uint64_t duration_ns,
-                            std::vector<LimitReport>& reports) {
-  for (std::size_t i = 0; i < bench.limits.size(); ++i) {
-    ORBITE_ASSIGN_OR_RETURN(const double gbps, bench.limits[i]->measure(operation, duration_ns));
-    reports[i].rounds_gbps.push_back(gbps);
+Result<void> measure_limit(Bench& bench, Operation operation, std::uint64_t duration_ns,
+                           std::vector<LimitReport>& reports) {
+  for (LimitReport& report : reports) {
+    ORBITE_ASSIGN_OR_RETURN(const double gbps, bench.limit->measure(operation, duration_ns));
+    report.rounds_gbps.push_back(gbps);
+  }
+  return {};
+}
+
+Result<void> make_limit(Bench& bench, std::string_view route, OperationReport& report) {
+  if (bench.limit == nullptr && bench.make_limit) {
+    ORBITE_ASSIGN_OR_RETURN(bench.limit, bench.make_limit(route));
+  }
+  if (bench.limit != nullptr) {
+    report.limits.push_back({bench.limit->name(), {}, {}});
   }
   return {};
 }
@@ -115,7 +142,7 @@ Result<void> measure_rounds(Bench& bench, Load& load, OperationReport& report) {
     // Each comes first in half of the rounds; without a time of its own it follows ours.
     const bool limits_first = number % 2 == 1;
     if (limits_first) {
-      ORBITE_TRY(measure_limits(bench, report.operation, limit_ns, report.limits));
+      ORBITE_TRY(measure_limit(bench, report.operation, limit_ns, report.limits));
     }
     ORBITE_ASSIGN_OR_RETURN(const Round round,
                             measure_round(bench, load, plan.budget(number), report));
@@ -126,7 +153,7 @@ Result<void> measure_rounds(Bench& bench, Load& load, OperationReport& report) {
       limit_ns = std::clamp(round.wall_ns, kLimitMin, kLimitMax);
     }
     if (!limits_first) {
-      ORBITE_TRY(measure_limits(bench, report.operation, limit_ns, report.limits));
+      ORBITE_TRY(measure_limit(bench, report.operation, limit_ns, report.limits));
     }
     for (LimitReport& limit : report.limits) {
       limit.ratios.push_back(gbps / limit.rounds_gbps.back());
@@ -163,13 +190,11 @@ Result<OperationReport> measure(Bench& bench, Operation operation) {
   OperationReport report;
   report.operation = operation;
   report.payload = bench.options.layout.payload();
-  for (const auto& limit : bench.limits) {
-    report.limits.push_back({limit->name(), {}, {}});
-  }
   // Also so that no page is touched for the first time while it is timed.
   const Keys keys = keys_of(operation, 0);
   ORBITE_TRY(fill_both(bench, operation, keys));
-  ORBITE_TRY(measure_first(bench, operation, report));
+  ORBITE_ASSIGN_OR_RETURN(const char* const route, measure_first(bench, operation, report));
+  ORBITE_TRY(make_limit(bench, route, report));
 
   ORBITE_ASSIGN_OR_RETURN(Endpoint endpoint, Endpoint::create("bench-initiator", bench.config));
   ORBITE_ASSIGN_OR_RETURN(const Handle registration, endpoint.register_area(bench.area));
@@ -182,12 +207,14 @@ Result<OperationReport> measure(Bench& bench, Operation operation) {
                                                     .depth = bench.options.depth},
                                                    report.prepare));
   // Every request moves its bytes once, so that a round too short for all leaves none untouched.
-  ORBITE_TRY(load.run_once());
+  ORBITE_ASSIGN_OR_RETURN(const Round once, load.run_once());
+  ORBITE_TRY(check_routes(bench, endpoint.engine(), once.routes));
   const Plan plan = plan_rounds(bench.options);
   if (plan.transfers == 0) {
     ORBITE_TRY(load.run({.duration_ns = std::min(plan.round_ns, kWarmMax), .transfers = 0}));
   }
   ORBITE_TRY(measure_rounds(bench, load, report));
+  ORBITE_TRY(check_routes(bench, endpoint.engine(), report.sum.routes));
   if (!bench.options.verify) {
     return report;
   }

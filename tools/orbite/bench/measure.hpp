@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/content.hpp"
@@ -15,6 +16,9 @@
 #include "bench/target.hpp"
 
 namespace orbite::tool::bench {
+
+/// What fits the route that the first transfer took; nullptr: nothing does.
+using LimitMaker = std::function<Result<std::unique_ptr<Limit>>(std::string_view route)>;
 
 struct LimitReport {
   std::string name;
@@ -50,9 +54,11 @@ struct Bench {
   const Options& options;
   const Config& config;
   Target& target;
-  Area& area;  ///< of this side
-  std::vector<std::unique_ptr<Limit>> limits;
+  Area& area;                  ///< of this side
+  LimitMaker make_limit;       ///< may be empty
   std::function<void()> tick;  ///< after each round
+
+  std::unique_ptr<Limit> limit = nullptr;  ///< made once, for all operations
 };
 
 Result<OperationReport> measure(Bench& bench, Operation operation);

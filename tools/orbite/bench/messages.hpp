@@ -34,7 +34,9 @@ enum class Kind : std::uint16_t {
   kStream = 10,
   kStreamReady = 11,
   kStreamed = 12,  ///< bytes, told without being asked when the streams have ended
-  kEnd = 13        ///< nothing; answer kDone
+  kEnd = 13,       ///< nothing; answer kDone
+  kLend = 14,      ///< nothing
+  kLent = 15       ///< address of memory to compare with, as large as the other
 };
 
 /// Memory of that many bytes, and an engine that serves it.

@@ -71,6 +71,31 @@ Result<std::vector<Operation>> parse_operations(const std::string& text) {
               shown(text).c_str());
 }
 
+/// Which of them mean something depends on who is at the other side.
+Result<Transport> parse_transport(const std::string& text, Role role) {
+  for (const Transport transport :
+       {Transport::kAuto, Transport::kShm, Transport::kCma, Transport::kTcp}) {
+    if (text != transport_name(transport)) {
+      continue;
+    }
+    if (role == Role::kSelf && transport != Transport::kAuto) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "--transport: '%s' is none for --self: an engine copies its own memory itself, "
+                  "by no transport that could be chosen",
+                  text.c_str());
+    }
+    if (role == Role::kConnect && transport != Transport::kAuto && transport != Transport::kTcp) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "--transport: '%s' is none for --connect, which allows auto and tcp; shm and cma "
+                  "are for the two processes of a run without --connect",
+                  text.c_str());
+    }
+    return transport;
+  }
+  return fail(ErrorCode::kInvalidArgument, "--transport: '%s' is none of auto, shm, cma, tcp",
+              shown(text).c_str());
+}
+
 Result<void> check_memory(const Options& options) {
   const std::uint64_t extent = options.layout.extent();
   if (extent > options.memory_max / options.slots()) {
@@ -159,6 +184,7 @@ Result<Options> parse_options(const Arguments& arguments) {
     }
     options.at = *at;
   }
+  ORBITE_ASSIGN_OR_RETURN(options.transport, parse_transport(arguments.transport, options.role));
   ORBITE_ASSIGN_OR_RETURN(options.operations, parse_operations(arguments.op));
   ORBITE_ASSIGN_OR_RETURN(options.layout, parse_layout(arguments));
   ORBITE_ASSIGN_OR_RETURN(options.memory_max, size_of("--memory", arguments.memory));
@@ -183,6 +209,20 @@ Result<Options> parse_options(const Arguments& arguments) {
 
 std::string_view operation_name(Operation operation) {
   return operation == Operation::kWrite ? "write" : "read";
+}
+
+const char* transport_name(Transport transport) {
+  switch (transport) {
+    case Transport::kAuto:
+      return "auto";
+    case Transport::kShm:
+      return "shm";
+    case Transport::kCma:
+      return "cma";
+    case Transport::kTcp:
+      return "tcp";
+  }
+  return "";
 }
 
 }  // namespace orbite::tool::bench

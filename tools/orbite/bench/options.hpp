@@ -29,6 +29,7 @@ struct Arguments {
   std::string connect;
   int served_descriptor = -1;  ///< of the control connection, in the process that we start
 
+  std::string transport = "auto";
   std::string op = "both";
   std::string shape;
   std::string size;
@@ -59,11 +60,20 @@ enum class Role : std::uint8_t {
   kServed    ///< the other side of kPair
 };
 
+/// Which way the bytes go.
+enum class Transport : std::uint8_t {
+  kAuto,  ///< whichever the engines choose
+  kShm,
+  kCma,
+  kTcp
+};
+
 struct Options {
   Role role = Role::kPair;
   HostPort at;  ///< kServe, kConnect
   int served_descriptor = -1;
 
+  Transport transport = Transport::kAuto;
   std::vector<Operation> operations;
   Layout layout;
   std::uint32_t threads = 1;
@@ -88,5 +98,7 @@ Result<HostPort> parse_host_port(std::string_view text);
 Result<Options> parse_options(const Arguments& arguments);
 
 std::string_view operation_name(Operation operation);
+/// As on the command line, and as an engine names its routes.
+const char* transport_name(Transport transport);
 
 }  // namespace orbite::tool::bench

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "bench/routes.hpp"
 #include "format.hpp"
 
 namespace orbite::tool::bench {
@@ -59,7 +60,7 @@ std::string text_of(const OperationReport& report) {
       format("%s: %.3f GB/s, median of %zu rounds; %" PRIu64 " transfers in %.2f s, route %s\n",
              title_of(report.operation).c_str(), median(report.rounds_gbps),
              report.rounds_gbps.size(), report.sum.transfers,
-             static_cast<double>(report.sum.wall_ns) / 1e9, report.sum.route.c_str());
+             static_cast<double>(report.sum.wall_ns) / 1e9, routes_text(report.sum.routes).c_str());
   text += latency_table(report);
   text += format(
       "  first          connect %.1f us, then the first transfer %.1f us (medians of %zu "
@@ -98,7 +99,7 @@ Json json_of(const OperationReport& report) {
                {"rounds_gb_per_s", report.rounds_gbps},
                {"transfers", report.sum.transfers},
                {"wall_ns", report.sum.wall_ns},
-               {"route", report.sum.route},
+               {"route", routes_text(report.sum.routes)},
                {"prepare_ns", json_of(report.prepare)},
                {"post_ns", json_of(report.sum.post)},
                {"total_ns", json_of(report.sum.total)},
@@ -144,8 +145,8 @@ std::string mismatch_text(const OperationReport& report) {
 }
 
 std::string text_of(const Options& options, const Report& report) {
-  std::string text =
-      layout_text(options.layout) + ", " + threads_text(options) + ", " + report.between + '\n';
+  std::string text = layout_text(options.layout) + ", " + threads_text(options) + ", " +
+                     report.between + format(", transport %s\n", transport_name(options.transport));
   for (const OperationReport& operation : report.operations) {
     text += text_of(operation);
   }
@@ -157,6 +158,7 @@ std::string json_of(const Options& options, const Report& report) {
   Json json = {{"version", ORBITE_VERSION},
                {"build", ORBITE_BUILD_TYPE},
                {"between", report.between},
+               {"transport", transport_name(options.transport)},
                {"layout",
                 {{"runs", layout.runs},
                  {"blocks", layout.blocks},

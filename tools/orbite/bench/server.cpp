@@ -13,7 +13,8 @@ namespace {
 
 Result<void> serve_one(FileDescriptor socket, const Config& config, std::uint64_t memory_max) {
   ORBITE_ASSIGN_OR_RETURN(const HostPort local, local_end(socket.get()));
-  Session session(Channel(std::move(socket)), at_address(config, local.host), memory_max);
+  Session session(Channel(std::move(socket)),
+                  {.config = at_address(config, local.host), .memory_max = memory_max});
   return session.run();
 }
 
@@ -48,7 +49,11 @@ Result<void> run_served(const Options& options) {
       ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK) != 0) {
     return fail(ErrorCode::kInvalidArgument, "descriptor %d is no stream socket", socket);
   }
-  Session session(Channel(FileDescriptor(socket)), on_loopback(config), options.memory_max);
+  Session session(Channel(FileDescriptor(socket)),
+                  {.config = by_transport(on_loopback(config), options.transport),
+                   .memory_max = options.memory_max,
+                   .pages = pages_for(options.transport),
+                   .lends = true});
   return session.run();
 }
 

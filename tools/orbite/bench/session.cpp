@@ -64,6 +64,8 @@ Result<void> Session::answer(const Message& message) {
       return reply(Kind::kUsed, encode_number(process_cpu_ns()));
     case Kind::kStream:
       return stream(message.body);
+    case Kind::kLend:
+      return lend(message.body);
     case Kind::kEnd:
       ORBITE_TRY(decode_nothing(message.body));
       ended_ = true;
@@ -79,13 +81,13 @@ Result<void> Session::open(const Body& body) {
   if (endpoint_) {
     return fail(ErrorCode::kProtocolViolation, "memory was asked for twice");
   }
-  if (asked.bytes == 0 || asked.bytes > memory_max_) {
+  if (asked.bytes == 0 || asked.bytes > options_.memory_max) {
     return fail(ErrorCode::kNotAllowed,
                 "%" PRIu64 " bytes of memory, allowed 1..%" PRIu64 " (--memory)", asked.bytes,
-                memory_max_);
+                options_.memory_max);
   }
-  ORBITE_ASSIGN_OR_RETURN(area_, Area::map(asked.bytes));
-  ORBITE_ASSIGN_OR_RETURN(Endpoint endpoint, Endpoint::create("bench-target", config_));
+  ORBITE_ASSIGN_OR_RETURN(area_, Area::map(asked.bytes, options_.pages));
+  ORBITE_ASSIGN_OR_RETURN(Endpoint endpoint, Endpoint::create("bench-target", options_.config));
   ORBITE_ASSIGN_OR_RETURN(const Handle registration, endpoint.register_area(area_));
   Opened opened;
   opened.address = area_.address();
@@ -114,11 +116,24 @@ Result<void> Session::stream(const Body& body) {
   ORBITE_ASSIGN_OR_RETURN(const HostPort bound, local_end(listener.get()));
   const StreamReady ready{bound.port, random_number()};
   ORBITE_TRY(reply(Kind::kStreamReady, encode(ready)));
-  Streams streams(shape, config_.tcp.loopback_congestion_control);
+  Streams streams(shape, options_.config.tcp.loopback_congestion_control);
   ORBITE_TRY(streams.accept(listener.get(), ready.token));
   ORBITE_ASSIGN_OR_RETURN(const std::uint64_t moved,
                           shape.target_sends ? streams.send() : streams.receive());
   return reply(Kind::kStreamed, encode_number(moved));
+}
+
+Result<void> Session::lend(const Body& body) {
+  ORBITE_TRY(decode_nothing(body));
+  if (!options_.lends) {
+    return fail(ErrorCode::kNotAllowed, "this side lends no memory: it was not started for you");
+  }
+  if (lent_.bytes().empty()) {
+    ORBITE_ASSIGN_OR_RETURN(lent_, Area::map(area_.bytes().size()));
+    // Pages that nobody has written yet would cost the first round a fault each.
+    fill(lent_.bytes(), 0);
+  }
+  return reply(Kind::kLent, encode_number(lent_.address()));
 }
 
 }  // namespace orbite::tool::bench

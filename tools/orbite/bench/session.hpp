@@ -10,11 +10,19 @@
 
 namespace orbite::tool::bench {
 
+struct SessionOptions {
+  Config config;
+  std::uint64_t memory_max = 0;
+  Pages pages = Pages::kOrdinary;
+  /// The initiator has started us: it may have memory that it reaches without an engine.
+  bool lends = false;
+};
+
 /// The passive side: memory, an engine that serves it, and answers to one initiator.
 class Session {
  public:
-  Session(Channel channel, Config config, std::uint64_t memory_max)
-      : channel_(std::move(channel)), config_(std::move(config)), memory_max_(memory_max) {}
+  Session(Channel channel, SessionOptions options)
+      : channel_(std::move(channel)), options_(std::move(options)) {}
 
   /// Until the initiator ends it. What it must not ask ends it too, with an error.
   Result<void> run();
@@ -24,12 +32,13 @@ class Session {
   Result<void> open(const Body& body);
   Result<void> verify(const Body& body);
   Result<void> stream(const Body& body);
+  Result<void> lend(const Body& body);
   Result<void> reply(Kind kind, const Body& body = {});
 
   Channel channel_;
-  const Config config_;
-  const std::uint64_t memory_max_;
+  const SessionOptions options_;
   Area area_;
+  Area lent_;
   std::optional<Endpoint> endpoint_;
   bool ended_ = false;
 };
