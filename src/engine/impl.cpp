@@ -52,9 +52,11 @@ TransferEngine::Impl::~Impl() {
     network.signal(wakeup_);
     worker_.join();
   }
-  tcp_.reset();
+  // Their copy workers may still look at TCP.
+  local_.reset();
   shm_.reset();
   cma_.reset();
+  tcp_.reset();
   links_.reset();
   lender_.reset();
   if (wakeup_ != platform::kNoSocket) {
@@ -466,8 +468,10 @@ void TransferEngine::Impl::drive(const transfer::Execution& execution,
   } catch (const std::bad_alloc&) {
     wake_worker();
   }
-  if (!execution.terminal() && ((tcp_ != nullptr && tcp_->needs_worker()) ||
-                                route.transport != policy::TransportKind::kTcp)) {
+  const bool copies = route.transport != policy::TransportKind::kTcp;
+  const bool left_to_tcp = tcp_ != nullptr && tcp_->needs_worker();
+  // Who copies may have ended the bytes of others, whose notification is left to the worker.
+  if (execution.terminal() ? copies && left_to_tcp : copies || left_to_tcp) {
     wake_worker();
   }
 }

@@ -37,8 +37,18 @@ bool BorrowLedger::open(Handle registration) noexcept {
     return false;
   }
   const std::lock_guard lock(mutex_);
+  if (opens_no_more_) {
+    ORBITE_CHECK(open_ > 0);
+    --open_;
+    return false;
+  }
   borrowing::open<DirectAccess>(directory_[registration.index], registration);
   return true;
+}
+
+void BorrowLedger::open_no_more() noexcept {
+  const std::lock_guard lock(mutex_);
+  opens_no_more_ = true;
 }
 
 void BorrowLedger::close(memory::RangeLoan loan) noexcept {

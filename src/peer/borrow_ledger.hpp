@@ -37,8 +37,10 @@ class BorrowLedger {
   /// The room is not needed.
   void cancel_reservation() noexcept;
   /// With room reserved, before its blob is given to anybody. False, and the room is given back:
-  /// the directory has no word for it, so nobody enters it.
+  /// the directory has no word for it, or nothing is opened any more, so nobody enters it.
   bool open(Handle registration) noexcept;
+  /// From its return on; what was opened before has its word in the directory.
+  void open_no_more() noexcept;
   /// Nobody enters it any more. Keeps `loan`, taken before the registration was fenced, until
   /// reconcile() finds that nobody is inside. One that is not open is left as it is: of several who
   /// close it, one is the first. Cannot fail.
@@ -69,6 +71,7 @@ class BorrowLedger {
   std::vector<Borrower> borrowers_;
   std::vector<memory::RangeLoan> held_;  ///< has room for all that are open
   std::size_t open_ = 0;                 ///< and reserved
+  bool opens_no_more_ = false;
   std::uint64_t borrower_next_ = 1;
 };
 

@@ -2,6 +2,8 @@
 #include "peer/borrow_link.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cerrno>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -17,6 +19,12 @@ namespace {
 /// Questions on their way at a time: as many answers fit into any socket.
 constexpr std::size_t kAskedMax = 16;
 constexpr base::Nanoseconds kAskAgain = base::kMillisecond;
+
+/// A message was lost because we had no room for what came with it.
+bool is_lack(int native_errno) {
+  return native_errno == EMFILE || native_errno == ENFILE || native_errno == ENOMEM ||
+         native_errno == ENOBUFS;
+}
 
 std::string link_key(const wire::ConnectionBlob& owner) {
   const std::vector<std::uint8_t> bytes = wire::encode(owner);
@@ -40,7 +48,7 @@ Error BorrowLink::refusal() const {
 
 BorrowLinks::~BorrowLinks() {
   for (const auto& [key, link] : links_) {
-    end(*link, BorrowLink::State::kEnded, Error(ErrorCode::kEngineClosing));
+    drop(*link, Error(ErrorCode::kEngineClosing));
   }
 }
 
@@ -61,40 +69,51 @@ Result<std::shared_ptr<BorrowLink>> BorrowLinks::want(const wire::ConnectionBlob
       links_.emplace(std::move(key), link);
     }
   }
+  want_again(*link);
+  return link;
+}
+
+void BorrowLinks::want_again(BorrowLink& link) {
   {
-    const std::lock_guard lock(link->mutex_);
+    const std::lock_guard lock(link.mutex_);
     BorrowLink::State refused = BorrowLink::State::kRefused;
-    link->state_.compare_exchange_strong(refused, BorrowLink::State::kIdle,
-                                         std::memory_order_acq_rel, std::memory_order_acquire);
+    link.state_.compare_exchange_strong(refused, BorrowLink::State::kIdle,
+                                        std::memory_order_acq_rel, std::memory_order_acquire);
   }
   // Release: pairs with the acquire in on_tick(), which then finds it idle.
   wanted_.store(true, std::memory_order_release);
   environment_.wake();
-  return link;
 }
 
-void BorrowLinks::wait(BorrowLink& link, base::Nanoseconds timeout_ns) {
+void BorrowLinks::connect(BorrowLink& link, base::Nanoseconds timeout_ns) {
+  want_again(link);
+  std::unique_lock lock(link.mutex_);
+  environment_.waiter.wait_for(lock, link.changed_, timeout_ns, [&] { return link.is_decided(); });
+}
+
+void BorrowLinks::connect_and_fetch(BorrowLink& link, base::Nanoseconds timeout_ns) {
+  want_again(link);
   std::unique_lock lock(link.mutex_);
   environment_.waiter.wait_for(lock, link.changed_, timeout_ns, [&] {
-    const BorrowLink::State state = link.state();
-    return state != BorrowLink::State::kIdle && state != BorrowLink::State::kConnecting;
+    return link.is_decided() && (!link.ready() || (link.to_ask_.empty() && link.asked_.empty()));
   });
 }
 
 void BorrowLinks::fetch(BorrowLink& link, const std::shared_ptr<RemoteRange>& range) {
   {
     const std::lock_guard lock(link.mutex_);
+    if (link.state() == BorrowLink::State::kEnded) {
+      return;
+    }
+    // While the link is not ready nobody takes them off; the memory of a range that was released
+    // is not kept for longer than it takes to double.
+    if (!link.ready() && std::has_single_bit(link.to_ask_.size())) {
+      std::erase_if(link.to_ask_, [](const auto& waiting) { return waiting.expired(); });
+    }
     link.to_ask_.push_back(range);
   }
   wanted_.store(true, std::memory_order_release);
   environment_.wake();
-}
-
-void BorrowLinks::wait_fetched(BorrowLink& link, base::Nanoseconds timeout_ns) {
-  std::unique_lock lock(link.mutex_);
-  environment_.waiter.wait_for(lock, link.changed_, timeout_ns, [&] {
-    return !link.ready() || (link.to_ask_.empty() && link.asked_.empty());
-  });
 }
 
 // ---- The worker
@@ -116,45 +135,63 @@ void BorrowLinks::set_state(BorrowLink& link, BorrowLink::State state) {
   link.changed_.notify_all();
 }
 
-void BorrowLinks::end(BorrowLink& link, BorrowLink::State state, const Error& error) {
+/// Nothing new is begun by it. It is refused, or, where it was ready, ended: then copies may be
+/// under way, and what they use stays.
+void BorrowLinks::end(BorrowLink& link, const Error& error) {
+  const bool was_ready = link.ready();
   if (link.socket_ != platform::kNoSocket) {
     environment_.network.poller_remove(environment_.poller, link.socket_);
-    environment_.network.close(std::exchange(link.socket_, platform::kNoSocket));
   }
-  if (link.process_ != nullptr && link.state() == BorrowLink::State::kReady) {
+  if (link.process_ != nullptr) {
     environment_.network.poller_remove(environment_.poller, link.process_->end());
   }
-  if (link.state() != BorrowLink::State::kReady) {
+  if (!was_ready) {
     link.process_.reset();
+    if (link.socket_ != platform::kNoSocket) {
+      environment_.network.close(std::exchange(link.socket_, platform::kNoSocket));
+    }
   }
   base::log(base::LogLevel::kDebug, "no link to a neighbour any more: %s",
             base::error_line(error).c_str());
   {
     const std::lock_guard lock(link.mutex_);
     link.refusal_ = error;
-    link.to_ask_.clear();
-    link.asked_.clear();
+    if (was_ready) {
+      link.to_ask_.clear();
+      link.asked_.clear();
+    }
   }
-  set_state(link, state);
+  set_state(link, was_ready ? BorrowLink::State::kEnded : BorrowLink::State::kRefused);
 }
 
-void BorrowLinks::connect(BorrowLink& link) {
+/// Nobody copies by it any more.
+void BorrowLinks::drop(BorrowLink& link, const Error& error) {
+  if (link.is_watched()) {
+    end(link, error);
+  }
+  if (link.socket_ != platform::kNoSocket) {
+    environment_.network.close(std::exchange(link.socket_, platform::kNoSocket));
+  }
+  set_state(link, BorrowLink::State::kEnded);
+}
+
+void BorrowLinks::begin(BorrowLink& link) {
   set_state(link, BorrowLink::State::kConnecting);
   link.since_ns_ = environment_.clock.now_ns();
   link.stage_ = BorrowLink::Stage::kServerHello;
   link.id_ = next_id_++;
-  Result<void> begun;
+  Result<void> greeted;
   try {
-    begun = begin(link);
+    greeted = greet(link);
   } catch (const std::bad_alloc&) {
-    begun = fail(ErrorCode::kOutOfMemory, "a link");
+    greeted = fail(ErrorCode::kOutOfMemory, "a link");
   }
-  if (!begun) {
-    end(link, BorrowLink::State::kRefused, begun.error());
+  if (!greeted) {
+    end(link, greeted.error());
   }
 }
 
-Result<void> BorrowLinks::begin(BorrowLink& link) {
+Result<void> BorrowLinks::greet(BorrowLink& link) {
   ORBITE_ASSIGN_OR_RETURN(link.socket_,
                           environment_.neighbors.connect(link_name(link.owner_.epoch)));
   ORBITE_TRY(environment_.network.poller_add(environment_.poller, link.socket_, platform::kPollIn,
@@ -186,29 +223,30 @@ void BorrowLinks::on_event(std::uint64_t token) {
       link = std::move(known);
     }
   }
-  if (link == nullptr) {
+  // One that has ended may have had two reasons to at a time.
+  if (link == nullptr || !link->is_watched()) {
     return;
   }
-  const BorrowLink::State lost = link->state() == BorrowLink::State::kReady
-                                     ? BorrowLink::State::kEnded
-                                     : BorrowLink::State::kRefused;
   if ((token & kTokenKinds) == kTokenLinkProcess) {
-    end(*link, lost, Error(ErrorCode::kPeerDisconnected));
+    end(*link, Error(ErrorCode::kPeerDisconnected));
     return;
   }
   std::array<std::uint8_t, kLinkMessageBytesMax> buffer;
-  for (int i = 0; i < kLinkMessagesPerEvent && link->socket_ != platform::kNoSocket; ++i) {
+  for (int i = 0; i < kLinkMessagesPerEvent && link->is_watched(); ++i) {
     platform::Neighbors::Files files;
     const platform::IoResult got = environment_.neighbors.receive(link->socket_, buffer, files);
     if (got.kind == platform::IoResult::Kind::kWouldBlock) {
       return;
     }
-    if (got.kind != platform::IoResult::Kind::kBytes) {
-      end(*link, lost,
+    if (got.kind == platform::IoResult::Kind::kBytes) {
+      on_message(*link, std::span(buffer).first(got.bytes), files);
+    } else if (link->ready() && is_lack(got.native_errno)) {
+      lose_answer(*link, Error::make_native(ErrorCode::kSystem, got.native_errno,
+                                            "an answer of a neighbour is lost"));
+    } else {
+      end(*link,
           Error::make_native(ErrorCode::kPeerDisconnected, got.native_errno, "its link ended"));
-      return;
     }
-    on_message(*link, std::span(buffer).first(got.bytes), files);
   }
 }
 
@@ -218,17 +256,31 @@ void BorrowLinks::on_message(BorrowLink& link, std::span<const std::uint8_t> mes
   try {
     taken = take(link, message, files);
   } catch (const std::bad_alloc&) {
+    if (link.ready()) {
+      // Of an answer, which is off the list by now. Copies go on; what waits is asked soon.
+      wanted_.store(true, std::memory_order_release);
+      return;
+    }
     taken = fail(ErrorCode::kOutOfMemory, "a message of a link");
   }
   if (!taken) {
     base::log(base::LogLevel::kInfo, "no link to the neighbour of epoch %s: %s",
               base::to_hex(link.owner_.epoch.bytes).c_str(),
               base::error_line(taken.error()).c_str());
-    end(link,
-        link.stage_ == BorrowLink::Stage::kReady ? BorrowLink::State::kEnded
-                                                 : BorrowLink::State::kRefused,
-        taken.error());
+    end(link, taken.error());
   }
+}
+
+/// They come in the order of the questions. The range of the first one stays out of reach.
+void BorrowLinks::lose_answer(BorrowLink& link, const Error& error) {
+  base::log(base::LogLevel::kWarn, "%s", base::error_line(error).c_str());
+  {
+    const std::lock_guard lock(link.mutex_);
+    if (!link.asked_.empty()) {
+      link.asked_.pop_front();
+    }
+  }
+  ask(link);
 }
 
 Result<void> BorrowLinks::take(BorrowLink& link, std::span<const std::uint8_t> message,
@@ -419,17 +471,31 @@ base::Nanoseconds BorrowLinks::on_tick(base::Nanoseconds now_ns) {
   return sleep_ns;
 }
 
+/// Those that nobody else holds: nobody can come to hold them meanwhile.
+std::vector<std::shared_ptr<BorrowLink>> BorrowLinks::take_unheld() {
+  std::vector<std::shared_ptr<BorrowLink>> taken;
+  const std::lock_guard lock(mutex_);
+  for (auto next = links_.begin(); next != links_.end();) {
+    const auto current = next++;
+    if (current->second.use_count() == 1) {
+      taken.push_back(current->second);
+      links_.erase(current);
+    }
+  }
+  return taken;
+}
+
 base::Nanoseconds BorrowLinks::look_after_all(base::Nanoseconds now_ns) {
   base::Nanoseconds sleep_ns = kLinkIdleSleep;
   look_ns_ = 0;  // where there is no memory for this look
   for (const auto& link : all()) {
     if (link->state() == BorrowLink::State::kIdle) {
-      connect(*link);
+      begin(*link);
     }
     if (link->state() == BorrowLink::State::kConnecting) {
       const base::Nanoseconds due_ns = link->since_ns_ + environment_.handshake_timeout_ns;
       if (now_ns >= due_ns) {
-        end(*link, BorrowLink::State::kRefused, Error(ErrorCode::kPeerSilent));
+        end(*link, Error(ErrorCode::kPeerSilent));
       } else {
         sleep_ns = std::min(sleep_ns, due_ns - now_ns);
       }
@@ -441,15 +507,9 @@ base::Nanoseconds BorrowLinks::look_after_all(base::Nanoseconds now_ns) {
                      : std::min(sleep_ns, kAskAgain);
     }
   }
-  // One that nobody else holds: nobody can come to hold it meanwhile.
-  const std::lock_guard lock(mutex_);
-  std::erase_if(links_, [&](const auto& known) {
-    if (known.second.use_count() > 1) {
-      return false;
-    }
-    end(*known.second, BorrowLink::State::kEnded, Error(ErrorCode::kPeerRetired));
-    return true;
-  });
+  for (const auto& link : take_unheld()) {
+    drop(*link, Error(ErrorCode::kPeerRetired));
+  }
   return sleep_ns;
 }
 

@@ -55,6 +55,14 @@ class BorrowLink {
  private:
   friend class BorrowLinks;
   enum class Stage : std::uint8_t { kServerHello, kWelcome, kReady };
+  /// Events of its socket and of its owner's process are looked at.
+  [[nodiscard]] bool is_watched() const noexcept {
+    return state() == State::kConnecting || state() == State::kReady;
+  }
+  /// Nothing of it is awaited.
+  [[nodiscard]] bool is_decided() const noexcept {
+    return state() != State::kIdle && state() != State::kConnecting;
+  }
 
   const wire::ConnectionBlob owner_;
   std::atomic<State> state_{State::kIdle};
@@ -66,6 +74,8 @@ class BorrowLink {
   std::uint64_t id_ = 0;
   Stage stage_ = Stage::kServerHello;
   base::Nanoseconds since_ns_ = 0;
+  /// Of one that was ready, open until nobody holds the link: the owner takes its end for the end
+  /// of our copies.
   platform::Socket socket_ = platform::kNoSocket;
   wire::ClientHello hello_;
   std::unique_ptr<platform::Process> process_;
@@ -95,20 +105,23 @@ class BorrowLinks {
   /// The same one for the same connection blob, while somebody holds it. The worker connects it, or
   /// tries again where it was refused. kUnsupported: that engine is not of our host.
   Result<std::shared_ptr<BorrowLink>> want(const wire::ConnectionBlob& owner);
-  /// Waits at most `timeout_ns` until it is ready, refused or ended.
-  void wait(BorrowLink& link, base::Nanoseconds timeout_ns);
-  /// Gets what `range`, which says that it lies in a shared allocation, needs to be reached.
+  /// Tries again where it was refused, and waits at most `timeout_ns` until it is ready, refused or
+  /// ended.
+  void connect(BorrowLink& link, base::Nanoseconds timeout_ns);
+  /// And, once it is ready, for the answers to what was to be fetched before.
+  void connect_and_fetch(BorrowLink& link, base::Nanoseconds timeout_ns);
+  /// Gets what `range`, which says that it lies in a shared allocation, needs to be reached; where
+  /// the link was refused, once it is ready after all.
   void fetch(BorrowLink& link, const std::shared_ptr<RemoteRange>& range);
-  /// Waits at most `timeout_ns` for the answers to what was asked before.
-  void wait_fetched(BorrowLink& link, base::Nanoseconds timeout_ns);
 
   void on_event(std::uint64_t token);
   /// Returns how long the worker may sleep.
   base::Nanoseconds on_tick(base::Nanoseconds now_ns);
 
  private:
-  void connect(BorrowLink& link);
-  Result<void> begin(BorrowLink& link);
+  void want_again(BorrowLink& link);
+  void begin(BorrowLink& link);
+  Result<void> greet(BorrowLink& link);
   void on_message(BorrowLink& link, std::span<const std::uint8_t> message,
                   const platform::Neighbors::Files& files);
   Result<void> take(BorrowLink& link, std::span<const std::uint8_t> message,
@@ -122,9 +135,12 @@ class BorrowLinks {
                           const platform::PageFile& file, RemoteRange& range);
   void reach_process(BorrowLink& link, const wire::LinkWelcome& welcome);
   void ask(BorrowLink& link);
-  void end(BorrowLink& link, BorrowLink::State state, const Error& error);
+  void lose_answer(BorrowLink& link, const Error& error);
+  void end(BorrowLink& link, const Error& error);
+  void drop(BorrowLink& link, const Error& error);
   void set_state(BorrowLink& link, BorrowLink::State state);
   std::vector<std::shared_ptr<BorrowLink>> all();
+  std::vector<std::shared_ptr<BorrowLink>> take_unheld();
   base::Nanoseconds look_after_all(base::Nanoseconds now_ns);
 
   const LinkEnvironment environment_;

@@ -87,13 +87,13 @@ void Lender::stop_accepting() {
 // ---- The ledger, from any thread
 
 void Lender::open(Handle registration) noexcept {
-  // Relaxed: close_all() comes after whoever opens, by the engine's order of closing.
+  // Relaxed: whoever closes all that the ledger has opened sees this through the ledger's mutex.
   std::uint32_t highest = highest_.load(std::memory_order_relaxed);
   while (highest < registration.index &&
          !highest_.compare_exchange_weak(highest, registration.index, std::memory_order_relaxed)) {
   }
   if (!ledger_.open(registration)) {
-    base::log(base::LogLevel::kWarn, "neighbours cannot borrow registration %u: no word for it",
+    base::log(base::LogLevel::kWarn, "neighbours cannot borrow registration %u",
               registration.index);
   }
 }
@@ -106,6 +106,7 @@ void Lender::close(memory::RangeLoan loan) noexcept {
 }
 
 void Lender::close_all(memory::Registry& registry) noexcept {
+  ledger_.open_no_more();
   const auto words = words_of(*pages_, environment_.registrations_max);
   const std::size_t count = std::min<std::size_t>(
       words.size(), std::size_t{highest_.load(std::memory_order_relaxed)} + 1);
@@ -167,7 +168,6 @@ void Lender::on_event(std::uint64_t token) {
 
 void Lender::accept_waiting() {
   for (int i = 0; i < kAcceptsPerEvent; ++i) {
-    make_room();
     // First: a socket that was accepted always has an owner.
     const auto entry = all_.try_emplace(next_id_).first;
     auto socket = environment_.neighbors.accept(listener_);
@@ -186,6 +186,7 @@ void Lender::accept_waiting() {
                                          kTokenBorrower | id)) {
       end(id, "it cannot be polled");
     }
+    make_room();
   }
 }
 
@@ -199,7 +200,7 @@ void Lender::make_room() {
       oldest = std::min(oldest, id);
     }
   }
-  if (unproved >= environment_.handshakes_max) {
+  if (unproved > environment_.handshakes_max) {
     end(oldest, "too many connections in their handshake");
   }
 }

@@ -34,7 +34,7 @@ class Lender {
   /// Nobody enters it any more; `loan`, taken before it was fenced, goes back when nobody is
   /// inside. Does nothing where it was closed before.
   void close(memory::RangeLoan loan) noexcept;
-  /// All that are open, before the registry fences them.
+  /// All that are open, before the registry fences them. Nothing is opened any more.
   void close_all(memory::Registry& registry) noexcept;
   /// Closed, and somebody may be inside.
   [[nodiscard]] std::size_t held() const { return ledger_.held(); }

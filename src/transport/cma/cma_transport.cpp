@@ -73,16 +73,19 @@ bool CmaTransport::reaches(transfer::Flow& flow, const transfer::Prepared& /*pre
 }
 
 Result<void> CmaTransport::connect(transfer::Flow& flow, base::Nanoseconds timeout_ns) {
-  peer::BorrowLink& link = static_cast<BorrowFlow&>(flow).link();
-  links_.wait(link, timeout_ns);
+  links_.connect(static_cast<BorrowFlow&>(flow).link(), timeout_ns);
   return {};
 }
 
 std::optional<transfer::SliceResult> CmaTransport::copy(CopyFlow& flow,
                                                         const transfer::Slice& slice) {
-  auto& its = static_cast<BorrowFlow&>(flow);
+  peer::BorrowLink& link = static_cast<BorrowFlow&>(flow).link();
+  // Its owner's process may be another program by now.
+  if (!link.ready()) {
+    return not_begun(ErrorCode::kPeerDisconnected);
+  }
   const BorrowedNames names(slice);
-  const auto stay = its.link().seats().enter(names.get());
+  const auto stay = link.seats().enter(names.get());
   if (!stay) {
     if (stay.error().code() == ErrorCode::kBudgetExhausted) {
       return std::nullopt;
@@ -96,7 +99,7 @@ std::optional<transfer::SliceResult> CmaTransport::copy(CopyFlow& flow,
     here.add(extent.local_address, extent.length);
     there.add(extent.remote_address, extent.length);
   }
-  platform::Process& process = *its.link().process();
+  platform::Process& process = *link.process();
   const platform::ProcessCopy copied = slice.execution->operation() == Operation::kWrite
                                            ? process.write(here.parts(), there.parts())
                                            : process.read(here.parts(), there.parts());

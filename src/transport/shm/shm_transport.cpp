@@ -51,16 +51,18 @@ void ShmTransport::want(transfer::Flow* flow, const std::shared_ptr<peer::Remote
 }
 
 Result<void> ShmTransport::connect(transfer::Flow& flow, base::Nanoseconds timeout_ns) {
-  peer::BorrowLink& link = static_cast<BorrowFlow&>(flow).link();
-  links_.wait(link, timeout_ns);
-  links_.wait_fetched(link, timeout_ns);
+  links_.connect_and_fetch(static_cast<BorrowFlow&>(flow).link(), timeout_ns);
   return {};
 }
 
 std::optional<transfer::SliceResult> ShmTransport::copy(CopyFlow& flow,
                                                         const transfer::Slice& slice) {
+  peer::BorrowLink& link = static_cast<BorrowFlow&>(flow).link();
+  if (!link.ready()) {
+    return not_begun(ErrorCode::kPeerDisconnected);
+  }
   const BorrowedNames names(slice);
-  const auto stay = static_cast<BorrowFlow&>(flow).link().seats().enter(names.get());
+  const auto stay = link.seats().enter(names.get());
   if (!stay) {
     if (stay.error().code() == ErrorCode::kBudgetExhausted) {
       return std::nullopt;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The link between engines of one host, both ends of it, and either end against one that lies.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -138,6 +139,16 @@ class Links : public ::testing::Test {
     EXPECT_TRUE(until([&] { return link->ready(); }));
     return link;
   }
+  /// As the owner describes a registration.
+  [[nodiscard]] std::shared_ptr<RemoteRange> range_of(std::uint32_t index) const {
+    wire::RangeBlob blob;
+    blob.index = index;
+    blob.generation = 1;
+    blob.address = 0x10000;
+    blob.length = 1024;
+    return std::make_shared<RemoteRange>(std::make_shared<Peer>("owner", owner_.blob, false), blob,
+                                         base::ByteRange::make(blob.address, blob.length).value());
+  }
 
   Host host_;
   Node owner_{host_, "owner"};
@@ -205,6 +216,79 @@ TEST_F(Links, ToNobodyAreRefusedAndTriedAgainWhenTheyAreWantedAgain) {
   ASSERT_TRUE(until([&] { return link->state() == State::kRefused; }));
   EXPECT_EQ(link->refusal().code(), ErrorCode::kPeerSilent);
   host_.network.close(late);
+}
+
+/// Both ends of it are seen in one look where the owner is killed.
+TEST_F(Links, EndOnceForTwoReasonsAtATime) {
+  const auto link = connect();
+  const platform::Process* const process = link->process();
+  ASSERT_NE(process, nullptr);
+  constexpr std::uint64_t kFirst = 1;
+  borrower_.links->on_event(kTokenLinkProcess | kFirst);
+  EXPECT_EQ(link->state(), State::kEnded);
+  borrower_.links->on_event(kTokenLinkProcess | kFirst);
+  borrower_.links->on_event(kTokenLink | kFirst);
+  EXPECT_EQ(link->state(), State::kEnded) << "never to be tried again: copies may be under way";
+  EXPECT_EQ(link->process(), process) << "a copy may use it";
+}
+
+TEST_F(Links, ThatWereRefusedAreTriedAgainWhoeverWaitsForThem) {
+  const auto link = borrower_.links->want(owner_.blob).value();
+  borrower_.turn();
+  host_.clock.advance(kTimeout + 1);
+  borrower_.turn();
+  ASSERT_EQ(link->state(), State::kRefused);
+  borrower_.links->connect(*link, 1);
+  EXPECT_TRUE(until([&] { return link->ready(); }));
+}
+
+TEST_F(Links, FetchWhatWasWantedBeforeTheyWereRefused) {
+  const auto file = host_.neighbors.make_pages("test", 8192, {}).value();
+  owner_.share = [&](const wire::RegistrationRef&) -> Result<SharedRange> {
+    return SharedRange{file, 5, 0};
+  };
+  const auto link = borrower_.links->want(owner_.blob).value();
+  const auto early = range_of(1);
+  borrower_.links->fetch(*link, early);
+  borrower_.turn();
+  host_.clock.advance(kTimeout + 1);
+  borrower_.turn();
+  ASSERT_EQ(link->state(), State::kRefused);
+  const auto late = range_of(2);
+  borrower_.links->fetch(*link, late);
+  static_cast<void>(connect());
+  EXPECT_TRUE(until([&] { return early->mapped_at() != 0 && late->mapped_at() != 0; }));
+}
+
+TEST_F(Links, AnAnswerWithoutADescriptorForItsPagesIsLostAndNothingElse) {
+  const auto file = host_.neighbors.make_pages("test", 8192, {}).value();
+  owner_.share = [&](const wire::RegistrationRef&) -> Result<SharedRange> {
+    return SharedRange{file, 5, 0};
+  };
+  const auto link = connect();
+  const auto lost = range_of(1);
+  borrower_.links->fetch(*link, lost);
+  borrower_.turn();
+  owner_.turn();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{3, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  borrower_.turn();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(link->ready());
+  const auto next = range_of(2);
+  borrower_.links->fetch(*link, next);
+  EXPECT_TRUE(until([&] { return next->mapped_at() != 0; }));
+  EXPECT_EQ(lost->mapped_at(), 0U);
+}
+
+TEST_F(Links, HaveAWordForNothingThatIsRegisteredBehindAClose) {
+  const auto link = connect();
+  owner_.lender->close_all(owner_.registry);
+  const Handle late = owner_.add();
+  EXPECT_FALSE(link->seats().enter({&late, 1}).has_value());
+  owner_.registry.fence_all();
 }
 
 TEST_F(Links, SharedAllocationsAreMappedOnceForAllTheirRanges) {
@@ -373,6 +457,21 @@ TEST_F(RawBorrower, StrangersKeepNoNeighbourOut) {
   }
 }
 
+TEST_F(RawBorrower, MakesNoRoomForNobody) {
+  std::vector<platform::Socket> all{socket_};
+  while (all.size() < kHandshakesMax) {
+    all.push_back(host_.neighbors.connect(link_name(owner_.blob.epoch)).value());
+  }
+  owner_.turn();
+  Neighbors::Files files;
+  for (const platform::Socket one : all) {
+    EXPECT_EQ(host_.neighbors.receive(one, received_, files).kind, IoResult::Kind::kWouldBlock);
+  }
+  for (const platform::Socket one : std::span(all).subspan(1)) {
+    host_.network.close(one);
+  }
+}
+
 /// Its connection is no end of what it does: only the end of it is.
 TEST_F(RawBorrower, ThatBreaksTheRulesStaysInTheLedger) {
   be_let_in();
@@ -535,6 +634,24 @@ TEST_F(RawOwner, ThatAnswersWhatNobodyAskedIsEnded) {
   ASSERT_TRUE(until([&] { return link_->ready(); }));
   send(wire::LinkAllocation(), {pages(4096)});
   EXPECT_TRUE(until([&] { return link_->state() == State::kEnded; }));
+}
+
+/// It takes the end of the connection for the end of our copies.
+TEST_F(RawOwner, IsLeftOnlyWhenNobodyCopiesAnyMore) {
+  greet();
+  send(welcome(), {pages(4096), pages(4096)});
+  ASSERT_TRUE(until([&] { return link_->ready(); }));
+  send(wire::LinkAllocation(), {pages(4096)});
+  ASSERT_TRUE(until([&] { return link_->state() == State::kEnded; }));
+  std::array<std::uint8_t, 512> received{};
+  Neighbors::Files files;
+  ASSERT_EQ(host_.neighbors.receive(socket_, received, files).bytes, sizeof(wire::ClientProof));
+  EXPECT_EQ(host_.neighbors.receive(socket_, received, files).kind, IoResult::Kind::kWouldBlock);
+  link_.reset();
+  host_.clock.advance(2 * base::kSecond);
+  EXPECT_TRUE(until([&] {
+    return host_.neighbors.receive(socket_, received, files).kind == IoResult::Kind::kEnded;
+  }));
 }
 
 TEST_F(RawOwner, ThatAnswersAnotherQuestionIsEnded) {
