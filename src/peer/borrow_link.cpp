@@ -327,7 +327,7 @@ Result<void> BorrowLinks::take_welcome(BorrowLink& link, std::span<const std::ui
                           wire::record_of<wire::LinkWelcome>(message, "welcome"));
   ORBITE_TRY(wire::check_link_welcome(welcome));
   const std::uint64_t directory_bytes =
-      kDirectoryHeadBytes + welcome.directory_words * sizeof(borrowing::DirectoryWord);
+      sizeof(borrowing::DirectoryHead) + welcome.directory_words * sizeof(borrowing::DirectoryWord);
   const std::uint64_t seat_bytes = welcome.seats * sizeof(borrowing::Seat);
   if (files.size() != 2 || files[0]->bytes() < directory_bytes || files[1]->bytes() < seat_bytes) {
     return fail(ErrorCode::kProtocolViolation, "the welcome's files are not what it says");
@@ -340,7 +340,7 @@ Result<void> BorrowLinks::take_welcome(BorrowLink& link, std::span<const std::ui
                                                      Neighbors::AfterFork::kAbsent));
   // SAFETY: both were seen to be large enough, cannot shrink, and are page aligned.
   const auto* const words = reinterpret_cast<const borrowing::DirectoryWord*>(  // NOLINT
-      link.directory_pages_->pages().data() + kDirectoryHeadBytes);
+      link.directory_pages_->pages().data() + sizeof(borrowing::DirectoryHead));
   auto* const seats =
       reinterpret_cast<borrowing::Seat*>(link.seat_pages_->pages().data());  // NOLINT
   link.seats_.emplace(std::span(words, welcome.directory_words), std::span(seats, welcome.seats));

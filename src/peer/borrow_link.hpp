@@ -50,6 +50,13 @@ class BorrowLink {
   [[nodiscard]] const std::optional<Error>& process_refusal() const noexcept {
     return process_refusal_;
   }
+  /// Its engine closes: what was registered there is gone because it is.
+  [[nodiscard]] bool owner_closes() const noexcept {
+    // SAFETY: the file begins with one. Written by the owner at any time.
+    const auto* const head = reinterpret_cast<const borrowing::DirectoryHead*>(  // NOLINT
+        directory_pages_->pages().data());
+    return head->closes.load(std::memory_order_acquire) != 0;
+  }
   [[nodiscard]] std::uint64_t directory_words() const noexcept { return directory_words_; }
 
  private:

@@ -21,6 +21,15 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 /// Of the owner's directory, one for each slot of its registry: the generation that is live, or 0.
 using DirectoryWord = std::atomic<std::uint32_t>;
 
+/// Before the words of a directory, on a line of its own.
+struct alignas(64) DirectoryHead {
+  std::array<std::uint8_t, 16> probe;  ///< what a neighbour must find in the owner's memory
+  /// 1: the owner's engine closes, and with it every word. Release, before the words; acquire,
+  /// after a look at one.
+  std::atomic<std::uint32_t> closes;
+};
+static_assert(sizeof(DirectoryHead) == 64);
+
 /// What one copy of a borrower touches, as Handle::packed(). 0 is an empty entry: generations begin
 /// with 1.
 template <std::size_t kNames>

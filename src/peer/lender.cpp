@@ -26,20 +26,25 @@ constexpr base::Nanoseconds kListenerRest = 100 * base::kMillisecond;
 
 static_assert(sizeof(wire::ClientHello) <= kLinkMessageBytesMax);
 
+borrowing::DirectoryHead& head_of(const platform::PageMapping& pages) {
+  // SAFETY: the file begins with one, of zero bytes.
+  return *reinterpret_cast<borrowing::DirectoryHead*>(pages.pages().data());  // NOLINT
+}
+
 std::span<borrowing::DirectoryWord> words_of(const platform::PageMapping& pages,
                                              std::uint64_t count) {
   // SAFETY: the file has room for that many words behind its head, all zero bytes, which is an
   // atomic 0; it is page aligned.
   auto* const first = reinterpret_cast<borrowing::DirectoryWord*>(  // NOLINT
-      pages.pages().data() + kDirectoryHeadBytes);
+      pages.pages().data() + sizeof(borrowing::DirectoryHead));
   return {first, static_cast<std::size_t>(count)};
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Lender>> Lender::create(LinkEnvironment environment) {
-  const std::uint64_t bytes =
-      kDirectoryHeadBytes + environment.registrations_max * sizeof(borrowing::DirectoryWord);
+  const std::uint64_t bytes = sizeof(borrowing::DirectoryHead) +
+                              environment.registrations_max * sizeof(borrowing::DirectoryWord);
   ORBITE_ASSIGN_OR_RETURN(std::shared_ptr<const platform::PageFile> file,
                           environment.neighbors.make_pages("orbite-directory", bytes, {}));
   ORBITE_ASSIGN_OR_RETURN(
@@ -60,7 +65,7 @@ Lender::Lender(LinkEnvironment environment, std::shared_ptr<const platform::Page
       pages_(std::move(pages)),
       ledger_(words_of(*pages_, environment_.registrations_max)) {
   environment_.random.fill(probe_);
-  std::memcpy(pages_->pages().data(), probe_.data(), probe_.size());
+  head_of(*pages_).probe = probe_;
 }
 
 Lender::~Lender() {
@@ -107,6 +112,7 @@ void Lender::close(memory::RangeLoan loan) noexcept {
 
 void Lender::close_all(memory::Registry& registry) noexcept {
   ledger_.open_no_more();
+  head_of(*pages_).closes.store(1, std::memory_order_release);
   const auto words = words_of(*pages_, environment_.registrations_max);
   const std::size_t count = std::min<std::size_t>(
       words.size(), std::size_t{highest_.load(std::memory_order_relaxed)} + 1);

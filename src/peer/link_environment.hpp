@@ -64,7 +64,4 @@ inline constexpr std::size_t kLinkMessageBytesMax = 512;
 inline constexpr int kLinkMessagesPerEvent = 16;
 inline constexpr base::Nanoseconds kLinkIdleSleep = base::kSecond;
 
-/// The directory's file: a line of its own for the probe, then the words.
-inline constexpr std::uint64_t kDirectoryHeadBytes = 64;
-
 }  // namespace orbite::peer

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -49,9 +50,27 @@ class BorrowedNames {
   std::ptrdiff_t count_ = 0;
 };
 
-/// Nothing of the slice was done.
-inline transfer::SliceResult not_begun(ErrorCode code) {
-  return {code, 0, 0, RemoteEffect::kNone, false};
+/// While the result lives, what the slice touches of the owner's stays registered.
+/// kPeerDisconnected: the owner is gone, or its process may be another program by now;
+/// kRegistrationFenced; kBudgetExhausted: not at this moment.
+inline Result<peer::BorrowSeats::Stay> enter(peer::BorrowLink& link, const transfer::Slice& slice) {
+  if (!link.ready()) {
+    return fail(ErrorCode::kPeerDisconnected, "its link has ended");
+  }
+  const BorrowedNames names(slice);
+  auto stay = link.seats().enter(names.get());
+  if (!stay && stay.error().code() == ErrorCode::kRegistrationFenced && link.owner_closes()) {
+    return fail(ErrorCode::kPeerDisconnected, "its engine closes");
+  }
+  return stay;
+}
+
+/// Of a slice that could not enter: nothing of it was done. Nothing: its turn comes again.
+inline std::optional<transfer::SliceResult> not_entered(const Error& error) {
+  if (error.code() == ErrorCode::kBudgetExhausted) {
+    return std::nullopt;
+  }
+  return transfer::SliceResult{error.code(), 0, 0, RemoteEffect::kNone, false};
 }
 
 }  // namespace orbite::transport

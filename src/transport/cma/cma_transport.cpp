@@ -80,17 +80,9 @@ Result<void> CmaTransport::connect(transfer::Flow& flow, base::Nanoseconds timeo
 std::optional<transfer::SliceResult> CmaTransport::copy(CopyFlow& flow,
                                                         const transfer::Slice& slice) {
   peer::BorrowLink& link = static_cast<BorrowFlow&>(flow).link();
-  // Its owner's process may be another program by now.
-  if (!link.ready()) {
-    return not_begun(ErrorCode::kPeerDisconnected);
-  }
-  const BorrowedNames names(slice);
-  const auto stay = link.seats().enter(names.get());
+  const auto stay = enter(link, slice);
   if (!stay) {
-    if (stay.error().code() == ErrorCode::kBudgetExhausted) {
-      return std::nullopt;
-    }
-    return not_begun(stay.error().code());
+    return not_entered(stay.error());
   }
   Side here;
   Side there;

@@ -58,16 +58,9 @@ Result<void> ShmTransport::connect(transfer::Flow& flow, base::Nanoseconds timeo
 std::optional<transfer::SliceResult> ShmTransport::copy(CopyFlow& flow,
                                                         const transfer::Slice& slice) {
   peer::BorrowLink& link = static_cast<BorrowFlow&>(flow).link();
-  if (!link.ready()) {
-    return not_begun(ErrorCode::kPeerDisconnected);
-  }
-  const BorrowedNames names(slice);
-  const auto stay = link.seats().enter(names.get());
+  const auto stay = enter(link, slice);
   if (!stay) {
-    if (stay.error().code() == ErrorCode::kBudgetExhausted) {
-      return std::nullopt;
-    }
-    return not_begun(stay.error().code());
+    return not_entered(stay.error());
   }
   const transfer::Prepared& prepared = *slice.execution->prepared();
   // SAFETY: ours was checked against its registration, on which the execution holds a loan; theirs

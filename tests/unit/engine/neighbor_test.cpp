@@ -110,6 +110,16 @@ TEST_F(Neighbors, ARegistrationThatIsGoneIsNotTouched) {
   EXPECT_EQ(b_.buffer, before);
 }
 
+/// Its registrations are gone, but because it is: that is what a caller must learn.
+TEST_F(Neighbors, ThatCloseAreDisconnected) {
+  const Handle request = test::prepare(a_, b_, Operation::kWrite, {{0, 0, 4096}}).value();
+  EXPECT_EQ(b_.engine->close(base::kSecond).phase, ClosePhase::kClosed);
+  ASSERT_TRUE(a_.engine->post(request, {}).has_value());
+  const Outcome outcome = test::wait_terminal(*a_.engine, request);
+  EXPECT_EQ(outcome.code, ErrorCode::kPeerDisconnected) << error_text(outcome.code);
+  EXPECT_EQ(outcome.effect, RemoteEffect::kNone);
+}
+
 TEST_F(Neighbors, CloseInAnyOrderLeavesNothing) {
   EXPECT_EQ(b_.engine->close(base::kSecond).phase, ClosePhase::kClosed);
   EXPECT_EQ(a_.engine->close(base::kSecond).phase, ClosePhase::kClosed);

@@ -485,7 +485,7 @@ TEST_F(RawBorrower, ThatBreaksTheRulesStaysInTheLedger) {
           .value();
   auto& seat = *reinterpret_cast<borrowing::Seat*>(seat_pages->pages().data());
   const std::span directory(reinterpret_cast<const borrowing::DirectoryWord*>(
-                                words->pages().data() + kDirectoryHeadBytes),
+                                words->pages().data() + sizeof(borrowing::DirectoryHead)),
                             kRegistrationsMax);
   ASSERT_TRUE(borrowing::enter<borrowing::DirectAccess>(directory, seat, {&handle, 1}));
   send(wire::ClientProof());  // out of turn
