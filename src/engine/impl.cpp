@@ -120,7 +120,11 @@ transport::Copying TransferEngine::Impl::copying() {
   const Config::Copy& config = options.config.copy;
   return {copy::Copier(copy::Thresholds::make(config, platform::last_level_cache_bytes())),
           copy_workers_.get(), config.workers_min_bytes, [this] {
-            if (tcp_ != nullptr && tcp_->needs_worker()) {
+            const auto copies = copy_transports();
+            const bool copies_wait = std::any_of(
+                copies.begin(), copies.end(),
+                [](transport::CopyTransport* each) { return each != nullptr && each->busy(); });
+            if (copies_wait || (tcp_ != nullptr && tcp_->needs_worker())) {
               wake_worker();
             }
           }};

@@ -222,8 +222,9 @@ base::Nanoseconds TransferEngine::Impl::close_step() {
   const std::lock_guard lock(active_mutex_);
   served_ended_ = served_ended;
   listening_ended_ = all_ended;
+  // In quarantine nothing is called retired any more, but a neighbour may be inside all the same.
   if (all_ended && active_.empty() && waiting_for_worker_ == 0 &&
-      counts.live + counts.fenced == 0) {
+      counts.live + counts.fenced == 0 && !lends()) {
     // Relaxed would do: this thread alone reads it from here on.
     stop_worker_.store(true, std::memory_order_release);
   }

@@ -395,7 +395,8 @@ void RegistryCore::reap() {
   for (Registration* it = retiring; it != nullptr; it = it->reap_next_) {
     // Its captures go here too, not under the lock.
     const std::function<void()> retired = std::exchange(it->retired_, nullptr);
-    const SharedPart shared = std::exchange(it->shared_, {});
+    // Before its user is told, who may end the allocation then.
+    it->shared_ = {};
     if (!retired) {
       continue;
     }

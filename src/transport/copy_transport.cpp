@@ -218,13 +218,14 @@ void CopyTransport::ask_for_help() {
 
 bool CopyTransport::Slices::do_piece() noexcept {
   transfer::Slice* const slice = transport_.take_any();
-  if (slice == nullptr || !transport_.finish(*slice)) {
+  if (slice == nullptr) {
     return false;
   }
+  const bool finished = transport_.finish(*slice);
   if (transport_.copying_.after_help) {
     transport_.copying_.after_help();
   }
-  return true;
+  return finished;
 }
 
 }  // namespace orbite::transport

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "base/clock.hpp"
 #include "orbite/shared_memory.hpp"
@@ -399,7 +400,10 @@ TEST_F(NeighborProcess, ThatDiesIsAnErrorAndNotTouchedAnyMore) {
   ASSERT_TRUE(node.engine->post(request, {}).has_value());
   const Outcome outcome = test::wait_terminal(*node.engine, request);
   EXPECT_EQ(outcome.logical, Logical::kFailed);
-  EXPECT_EQ(outcome.effect, RemoteEffect::kNone);
+  // Where its end was seen before the post it went by TCP, whose socket may have taken the bytes.
+  if (std::string_view(outcome.route) == "cma") {
+    EXPECT_EQ(outcome.effect, RemoteEffect::kNone);
+  }
 }
 
 /// A borrower in a process of its own, which writes without end into what it is told of. Made while
