@@ -21,6 +21,8 @@ using platform::IoResult;
 using platform::ProcessCopy;
 
 constexpr std::size_t kNameBytesMax = 100;
+/// More is never sent.
+constexpr std::size_t kMessageBytesMax = 200'000;
 /// So much of a process's own data can be read at a time: words with which it proves who it is.
 constexpr std::uint64_t kPeekBytesMax = 64;
 constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
@@ -278,7 +280,13 @@ Result<std::unique_ptr<platform::Process>> HostNeighbors::process_of(Socket sock
   if (lacks_descriptors()) {
     return fail(Error::make_native(ErrorCode::kSystem, EMFILE, "cannot watch a process"));
   }
+  if (lacks_memory()) {
+    return fail(Error::make_native(ErrorCode::kOutOfMemory, ENOMEM, "cannot watch a process"));
+  }
   const Neighborhood::RecordPtr& target = end->connection->process(1 - end->side);
+  if (target->ended && neighborhood_.random().chance(500)) {
+    return fail(Error::make_native(ErrorCode::kPeerDisconnected, ESRCH, "the process is gone"));
+  }
   auto watched = std::make_unique<ProcessEnd>(target);
   ProcessEnd& watch = *watched;
   const Socket watching = network_.admit(std::move(watched));
@@ -291,13 +299,24 @@ IoResult HostNeighbors::send(Socket socket, std::span<const std::uint8_t> messag
   const AllocationShelter shelter;
   ORBITE_CHECK(!message.empty() && files.size() <= kFilesMax);
   const auto* const end = network_.guest<LocalEnd>(socket, "send");
+  if (end != nullptr && message.size() > kMessageBytesMax) {
+    return failed(EMSGSIZE);
+  }
   return end != nullptr ? end->connection->send(end->side, message, files) : failed(EBADF);
 }
 
 IoResult HostNeighbors::receive(Socket socket, std::span<std::uint8_t> buffer, Files& files) {
   const AllocationShelter shelter;
   const auto* const end = network_.guest<LocalEnd>(socket, "receive");
-  return end != nullptr ? end->connection->receive(end->side, buffer, files) : failed(EBADF);
+  if (end == nullptr) {
+    return failed(EBADF);
+  }
+  const IoResult received = end->connection->receive(end->side, buffer, files);
+  if (!files.empty() && (lacks_descriptors() || lacks_memory())) {
+    files.clear();  // and the message is lost
+    return failed(EMFILE);
+  }
+  return received;
 }
 
 // ---- Pages
@@ -306,15 +325,16 @@ Result<std::shared_ptr<const platform::PageFile>> HostNeighbors::make_pages(std:
                                                                             std::uint64_t bytes,
                                                                             PageOptions options) {
   const AllocationShelter shelter;
-  ORBITE_CHECK(bytes > 0);
   network_.count_call();
   const std::string text(name.substr(0, kNameBytesMax));
-  if (options.huge) {
-    ORBITE_CHECK(bytes % kHugePageBytes == 0);
-    if (!neighborhood_.kernel(network_.machine()).has_huge_pages) {
-      return fail(Error::make_native(ErrorCode::kUnsupported, ENOMEM, "no huge pages for '%s'",
-                                     text.c_str()));
-    }
+  if (bytes == 0 || (options.huge && bytes % kHugePageBytes != 0)) {
+    return fail(ErrorCode::kInvalidArgument, "%llu bytes of %s pages for '%s'",
+                static_cast<unsigned long long>(bytes), options.huge ? "huge" : "small",
+                text.c_str());
+  }
+  if (options.huge && !neighborhood_.kernel(network_.machine()).has_huge_pages) {
+    return fail(Error::make_native(ErrorCode::kUnsupported, ENOMEM, "no huge pages for '%s'",
+                                   text.c_str()));
   }
   if (network_.dead() || lacks_memory()) {
     return fail(
@@ -344,6 +364,9 @@ Result<void> HostNeighbors::forbid_writes(const platform::PageFile& file) {
   network_.count_call();
   const auto* const pages = dynamic_cast<const SimPageFile*>(&file);
   ORBITE_CHECK(pages != nullptr);
+  if (!neighborhood_.kernel(network_.machine()).can_forbid_writes) {
+    return fail(Error::make_native(ErrorCode::kUnsupported, EINVAL, "cannot forbid writes"));
+  }
   if (!network_.dead()) {
     pages->forbid_writes();
   }

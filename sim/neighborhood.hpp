@@ -44,6 +44,7 @@ class Neighborhood {
     std::size_t backlog_max = 16;   ///< connections that nobody has accepted, of a listener
     std::size_t messages_max = 16;  ///< that one end was sent and has not read
     bool has_process_handles = true;
+    bool can_forbid_writes = true;
     bool forbids_copies = false;
     bool has_huge_pages = false;
   };

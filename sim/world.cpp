@@ -67,6 +67,7 @@ void World::draw_kernels() {
     kernel.backlog_max = pick<std::size_t>(random, {1, 16, 128});
     kernel.messages_max = pick<std::size_t>(random, {1, 4, 16, 64});
     kernel.has_process_handles = !random.chance(50);
+    kernel.can_forbid_writes = !random.chance(30);
     kernel.forbids_copies = random.chance(100);
     kernel.has_huge_pages = random.chance(100);
   }

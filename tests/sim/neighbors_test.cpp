@@ -136,6 +136,25 @@ TEST(SimNeighbors, AMessageThatIsTooLongIsLost) {
   street.run();
   EXPECT_EQ(street.receive(1, ends.server, 6).result.native_errno, EMSGSIZE);
   EXPECT_EQ(street.receive(1, ends.server, 6).text, "short");
+  const std::string much(300'000, 'm');
+  EXPECT_EQ(street.send(0, ends.client, much).native_errno, EMSGSIZE);
+}
+
+TEST(SimNeighbors, AMessageIsLostWhenThereIsNoDescriptorForItsFile) {
+  Street street;
+  const Street::Ends ends = street.join(0, 1);
+  const auto pages = street.of(0).make_pages("p", 4096, {}).value();
+  (void)street.send(0, ends.client, "first", {pages});
+  (void)street.send(0, ends.client, "second", {pages});
+  (void)street.send(0, ends.client, "third");
+  street.run();
+  street.fabric.machine(0).accept_failures = 1000;
+  const Street::Received lost = street.receive(1, ends.server);
+  EXPECT_EQ(lost.result.native_errno, EMFILE);
+  EXPECT_TRUE(lost.files.empty());
+  street.fabric.machine(0).accept_failures = 0;
+  EXPECT_EQ(street.receive(1, ends.server).files.size(), 1U);
+  EXPECT_EQ(street.receive(1, ends.server).text, "third");
 }
 
 TEST(SimNeighbors, TheEndComesBehindTheMessages) {
@@ -279,6 +298,10 @@ TEST(SimNeighbors, WhatCanOnlyBeReadIsNotMappedForWriting) {
     return street.of(who).map(*pages, access, Neighbors::AfterFork::kAbsent);
   };
   const auto ours = map(0, Neighbors::PageAccess::kReadWrite).value();
+  street.neighborhood.kernel(0).can_forbid_writes = false;
+  EXPECT_EQ(street.of(0).forbid_writes(*pages).error().code(), ErrorCode::kUnsupported);
+  EXPECT_TRUE(map(1, Neighbors::PageAccess::kReadWrite).has_value());
+  street.neighborhood.kernel(0).can_forbid_writes = true;
   ASSERT_TRUE(street.of(0).forbid_writes(*pages).has_value());
   for (const std::uint32_t who : {0U, 1U}) {
     EXPECT_EQ(map(who, Neighbors::PageAccess::kReadWrite).error().code(), ErrorCode::kNotAllowed);
@@ -318,6 +341,10 @@ TEST(SimNeighbors, ThereMayBeNoMemoryForPages) {
   EXPECT_EQ(huge.error().code(), ErrorCode::kUnsupported);
   EXPECT_EQ(huge.error().native_errno(), ENOMEM);
   street.neighborhood.kernel(0).has_huge_pages = true;
+  for (const auto& wrong : {street.of(0).make_pages("h", kHuge / 2, {.huge = true}),
+                            street.of(0).make_pages("h", 0, {})}) {
+    EXPECT_EQ(wrong.error().code(), ErrorCode::kInvalidArgument);
+  }
   EXPECT_EQ(street.of(0).make_pages("huge", kHuge, {.huge = true}).value()->bytes(), kHuge);
 }
 
@@ -334,6 +361,26 @@ TEST(SimNeighbors, AProcessIsWhoIsAtTheOtherEnd) {
   EXPECT_FALSE(server->ended());
   street.neighborhood.kernel(0).has_process_handles = false;
   EXPECT_EQ(street.of(0).process_of(ends.client).error().code(), ErrorCode::kUnsupported);
+}
+
+TEST(SimNeighbors, OfAProcessThatHasEndedThereIsAHandleOrNone) {
+  Street street;
+  const Street::Ends ends = street.join(0, 1);
+  street.network(1).kill();
+  street.run();
+  int gone = 0;
+  constexpr int kTries = 50;
+  for (int i = 0; i < kTries; ++i) {
+    const auto process = street.of(0).process_of(ends.client);
+    if (process.has_value()) {
+      EXPECT_TRUE((*process)->ended());
+    } else {
+      EXPECT_EQ(process.error().code(), ErrorCode::kPeerDisconnected);
+      ++gone;
+    }
+  }
+  EXPECT_GT(gone, 5);
+  EXPECT_LT(gone, kTries - 5);
 }
 
 TEST(SimNeighbors, TheEndOfAProcessIsSeenAfterIt) {

@@ -154,8 +154,8 @@ int run_sim(const SimArguments& arguments) {
                {"restarts", result->restarts},
                {"run_twice", result->twice},
                {"failing_seed", nullptr}};
-  if (result->failing_seed) {
-    return report_failure(arguments, *result->failing_seed, json);
+  if (const auto failing_seed = result->failing_seed; failing_seed.has_value()) {
+    return report_failure(arguments, *failing_seed, json);
   }
   if (arguments.json) {
     return write_output(json.dump(2) + '\n');
