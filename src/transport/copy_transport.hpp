@@ -20,8 +20,8 @@ struct Copying {
   copy::Copier copier{copy::Thresholds()};
   copy::Workers* workers = nullptr;     ///< outlives the transport; nullptr: nobody helps
   std::uint64_t workers_min_bytes = 0;  ///< waiting, from which on they are asked
-  /// After a worker has finished a piece or put one back: there may be work for the engine's worker.
-  /// May be empty.
+  /// After a worker has finished a piece or put one back: there may be work for the engine's
+  /// worker. May be empty.
   std::function<void()> after_help;
 };
 
