@@ -72,7 +72,7 @@ class IdleTransport final : public Transport, private CompletionPath {
     return policy::TransportKind::kTcp;
   }
   Result<std::shared_ptr<Flow>> open(const peer::Peer& /*peer*/) override {
-    return std::make_shared<Flow>();
+    return std::make_shared<Flow>(kind());
   }
   [[nodiscard]] SliceLimits slice_limits() const noexcept override { return {}; }
   [[nodiscard]] bool has_room(Flow& /*flow*/, policy::QosClass /*qos*/) override {
@@ -120,7 +120,9 @@ struct Lists {
 class World {
  public:
   World() {
-    peer->set_link(transport.open(*peer).value());
+    auto flows = std::make_shared<PeerFlows>();
+    flows->set(transport.open(*peer).value());
+    peer->set_link(std::move(flows));
     for (std::size_t i = 0; i < kOwners; ++i) {
       near.at(i) =
           registry.add({.address = kNearAddress, .length = kRangeBytes, .retired = {}}).value();
@@ -193,7 +195,7 @@ class World {
     options.peer = peer;
     options.route = {transport.kind(), policy::QosClass::kBulk};
     const auto execution = std::make_shared<Execution>(std::move(options));
-    auto& flow = static_cast<Flow&>(*peer->link());
+    Flow& flow = flow_of(*peer, transport.kind());
     planner.enqueue(flow, execution);
     planner.pump(transport, flow);
     WorkLimit limit{UINT64_MAX, UINT32_MAX};
