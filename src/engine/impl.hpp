@@ -203,7 +203,7 @@ class TransferEngine::Impl {
   base::Nanoseconds look_for_work();
   void take_events(base::Nanoseconds timeout_ns);
   void on_event(const platform::PollEvent& event);
-  std::size_t sleep_for_events(std::span<platform::PollEvent> events, base::Nanoseconds sleep_ns);
+  std::size_t wait_for_events(std::span<platform::PollEvent> events, base::Nanoseconds sleep_ns);
   void end_worker();
   base::Nanoseconds work_once(base::Nanoseconds now_ns);
   void wake_worker() noexcept;

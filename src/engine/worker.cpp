@@ -81,7 +81,7 @@ base::Nanoseconds TransferEngine::Impl::look_for_work() {
 void TransferEngine::Impl::take_events(base::Nanoseconds timeout_ns) {
   std::array<platform::PollEvent, 64> events;
   const std::size_t count = timeout_ns == 0 ? network.poller_wait(poller_, events, 0)
-                                            : sleep_for_events(events, timeout_ns);
+                                            : wait_for_events(events, timeout_ns);
   worker_sleeps_.store(false, std::memory_order_seq_cst);
   for (std::size_t i = 0; i < count; ++i) {
     if (events[i].token == 0) {
@@ -123,8 +123,8 @@ void TransferEngine::Impl::end_worker() {
 
 /// Looks for events while that is worth it, then sleeps. Who leaves work meanwhile signals, which
 /// is an event too.
-std::size_t TransferEngine::Impl::sleep_for_events(std::span<platform::PollEvent> events,
-                                                   base::Nanoseconds sleep_ns) {
+std::size_t TransferEngine::Impl::wait_for_events(std::span<platform::PollEvent> events,
+                                                  base::Nanoseconds sleep_ns) {
   const base::Nanoseconds start_ns = clock.now_ns();
   base::Nanoseconds now_ns = start_ns;
   const base::Nanoseconds window_ns = std::min(spin_.window_ns(start_ns), sleep_ns);

@@ -344,7 +344,6 @@ Result<void> BorrowLinks::take_welcome(BorrowLink& link, std::span<const std::ui
   auto* const seats =
       reinterpret_cast<borrowing::Seat*>(link.seat_pages_->pages().data());  // NOLINT
   link.seats_.emplace(std::span(words, welcome.directory_words), std::span(seats, welcome.seats));
-  link.directory_words_ = welcome.directory_words;
   reach_process(link, welcome);
   link.stage_ = BorrowLink::Stage::kReady;
   set_state(link, BorrowLink::State::kReady);

@@ -57,7 +57,6 @@ class BorrowLink {
         directory_pages_->pages().data());
     return head->closes.load(std::memory_order_acquire) != 0;
   }
-  [[nodiscard]] std::uint64_t directory_words() const noexcept { return directory_words_; }
 
  private:
   friend class BorrowLinks;
@@ -87,7 +86,6 @@ class BorrowLink {
   wire::ClientHello hello_;
   std::unique_ptr<platform::Process> process_;
   std::optional<Error> process_refusal_;
-  std::uint64_t directory_words_ = 0;
   std::unique_ptr<platform::PageMapping> directory_pages_;
   std::unique_ptr<platform::PageMapping> seat_pages_;
   std::optional<BorrowSeats> seats_;  ///< goes first

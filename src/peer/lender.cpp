@@ -64,8 +64,7 @@ Lender::Lender(LinkEnvironment environment, std::shared_ptr<const platform::Page
       directory_(std::move(directory)),
       pages_(std::move(pages)),
       ledger_(words_of(*pages_, environment_.registrations_max)) {
-  environment_.random.fill(probe_);
-  head_of(*pages_).probe = probe_;
+  environment_.random.fill(head_of(*pages_).probe);
 }
 
 Lender::~Lender() {
@@ -310,7 +309,8 @@ Result<void> Lender::welcome(std::uint64_t id, Borrower& borrower) {
   record.seats = kSeats;
   record.directory_words = environment_.registrations_max;
   record.probe_address = reinterpret_cast<std::uint64_t>(pages_->pages().data());  // NOLINT
-  std::memcpy(record.probe, probe_.data(), probe_.size());
+  const auto& probe = head_of(*pages_).probe;
+  std::memcpy(record.probe, probe.data(), probe.size());
   borrower.stage = Stage::kServed;
   borrowers_.fetch_add(1, std::memory_order_relaxed);
   const platform::IoResult sent =

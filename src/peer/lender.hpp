@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -86,7 +85,6 @@ class Lender {
   const LinkEnvironment environment_;
   const std::shared_ptr<const platform::PageFile> directory_;
   const std::unique_ptr<platform::PageMapping> pages_;  ///< of the directory
-  std::array<std::uint8_t, 16> probe_{};
   BorrowLedger ledger_;
   std::atomic<std::uint32_t> highest_{0};  ///< index that was ever open
   std::atomic<std::uint32_t> borrowers_{0};

@@ -26,6 +26,17 @@ class BorrowFlow final : public CopyFlow {
   const std::shared_ptr<peer::BorrowLink> link_;
 };
 
+/// nullptr for a peer that is no neighbour.
+inline Result<std::shared_ptr<transfer::Flow>> open_borrow_flow(policy::TransportKind kind,
+                                                                peer::BorrowLinks& links,
+                                                                const peer::Peer& peer) {
+  auto link = links.want(peer.connection());
+  if (!link) {
+    return std::shared_ptr<transfer::Flow>();
+  }
+  return std::shared_ptr<transfer::Flow>(std::make_shared<BorrowFlow>(kind, std::move(*link)));
+}
+
 /// The owner's registrations that a slice touches, each once. A slice has at most as many as a seat
 /// has names: that is what the transports' limits are for.
 class BorrowedNames {

@@ -56,11 +56,7 @@ CmaTransport::CmaTransport(transfer::Planner& planner, const base::Clock& clock,
 CmaTransport::~CmaTransport() { keep_workers_out(); }
 
 Result<std::shared_ptr<transfer::Flow>> CmaTransport::open(const peer::Peer& peer) {
-  auto link = links_.want(peer.connection());
-  if (!link) {
-    return std::shared_ptr<transfer::Flow>();
-  }
-  return std::shared_ptr<transfer::Flow>(std::make_shared<BorrowFlow>(kind(), std::move(*link)));
+  return open_borrow_flow(kind(), links_, peer);
 }
 
 transfer::SliceLimits CmaTransport::slice_limits() const noexcept {

@@ -27,11 +27,7 @@ ShmTransport::ShmTransport(transfer::Planner& planner, const base::Clock& clock,
 ShmTransport::~ShmTransport() { keep_workers_out(); }
 
 Result<std::shared_ptr<transfer::Flow>> ShmTransport::open(const peer::Peer& peer) {
-  auto link = links_.want(peer.connection());
-  if (!link) {
-    return std::shared_ptr<transfer::Flow>();
-  }
-  return std::shared_ptr<transfer::Flow>(std::make_shared<BorrowFlow>(kind(), std::move(*link)));
+  return open_borrow_flow(kind(), links_, peer);
 }
 
 transfer::SliceLimits ShmTransport::slice_limits() const noexcept {

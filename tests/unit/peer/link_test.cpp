@@ -202,7 +202,6 @@ TEST_F(Links, AreReadyWhenBothHaveProvedThemselves) {
   EXPECT_EQ(owner_.lender->borrowers(), 1U);
   ASSERT_NE(link->process(), nullptr);
   EXPECT_EQ(link->process()->number(), ::getpid());
-  EXPECT_EQ(link->directory_words(), kRegistrationsMax);
   EXPECT_EQ(borrower_.links->want(owner_.blob).value(), link) << "the same one while it lives";
 }
 
