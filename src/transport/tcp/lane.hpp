@@ -73,6 +73,8 @@ class Lane final : private transfer::CompletionPath {
   void on_event(transfer::WorkLimit& limit);
   void on_tick(base::Nanoseconds now_ns, bool caller_is_active);
 
+  /// The control lane is about to ask for that connection's drain. False: there is no need any more.
+  bool begin_drain(std::uint64_t lane_id);
   // Each retires what is unproved, with a proof of its own:
   void end_by_proof(std::uint64_t lane_id);  ///< the peer answered a drain of that connection
   void end_if_reset();                       ///< it reset the connection, and listens no more
@@ -161,6 +163,7 @@ class Lane final : private transfer::CompletionPath {
   void peer_ended(const char* what);
   void lost(ErrorCode code, int native_errno, const char* what);
   void fall_silent();
+  void end_silence();
   void end_unproved();
   void withdraw_untouched(ErrorCode code, int native_errno);
   void complete_all(bool ended, ErrorCode code, int native_errno);
@@ -206,6 +209,7 @@ class Lane final : private transfer::CompletionPath {
   bool frame_touched_ = false;  ///< some byte of the frame in send_ was sent
   int send_errno_ = 0;          ///< sending failed; what was received before is still to be read
   bool reset_by_peer_ = false;  ///< how the connection was lost
+  bool drain_asked_ = false;    ///< of the peer, for this connection
   bool was_ready_ = false;      ///< some connection of this lane was
   std::uint32_t interest_ = 0;  ///< as the poller has it
   ErrorCode stuck_code_ = ErrorCode::kOk;  ///< why it is Silent or Lost

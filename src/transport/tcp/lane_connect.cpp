@@ -302,6 +302,7 @@ void Lane::reset_io() {
   frame_touched_ = false;
   send_errno_ = 0;
   reset_by_peer_ = false;
+  drain_asked_ = false;
 }
 
 void Lane::close_socket() {

@@ -141,6 +141,27 @@ void Lane::lost(ErrorCode code, int native_errno, const char* what) {
   }
 }
 
+/// All of it is answered after all. A drain that was asked for meanwhile may still reach the peer,
+/// which ends this connection then with whatever it carries: it carries nothing more.
+void Lane::end_silence() {
+  channel_.end_silence();
+  state_ = State::kReady;
+  if (drain_asked_) {
+    close_socket();
+    state_ = State::kClosed;
+  }
+}
+
+bool Lane::begin_drain(std::uint64_t lane_id) {
+  const std::lock_guard lock(drive_mutex_);
+  const bool stuck = state_ == State::kSilent || state_ == State::kLost;
+  if (!stuck || lane_id_ != lane_id) {
+    return false;
+  }
+  drain_asked_ = true;
+  return true;
+}
+
 void Lane::end_unproved() {
   channel_.end_silence();
   complete_all(true, ErrorCode::kPeerDisconnected, 0);

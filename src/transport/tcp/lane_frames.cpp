@@ -62,7 +62,7 @@ bool Lane::build_next_frame() {
       const bool asked = std::any_of(in_flight_.begin(), in_flight_.end(), [&](const Frame& frame) {
         return frame.drained_lane_id == id;
       });
-      if (id != 0 && !asked) {
+      if (id != 0 && !asked && lane->begin_drain(id)) {
         return try_build([&] { build_drain_frame(id); });  // else it is wanted again soon
       }
     }
@@ -282,6 +282,9 @@ bool Lane::receive_some(transfer::WorkLimit& limit) {
     lost(ErrorCode::kProtocolViolation, 0, "the peer broke the protocol");
     return false;
   }
+  if (state_ == State::kSilent && in_flight_.empty()) {
+    end_silence();
+  }
   return true;
 }
 
@@ -359,10 +362,6 @@ bool Lane::begin_response(const wire::ResponseHeader& header) {
 bool Lane::finish_front(const wire::ResponseHeader& header) {
   const Frame front = std::move(in_flight_.front());
   in_flight_.pop_front();
-  if (state_ == State::kSilent && in_flight_.empty()) {
-    state_ = State::kReady;
-    channel_.end_silence();
-  }
   const auto code = static_cast<ErrorCode>(header.status);
   switch (front.kind) {
     case FrameKind::kDescribe:

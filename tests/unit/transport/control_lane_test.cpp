@@ -108,6 +108,14 @@ class ControlLane : public ::testing::Test {
     response.status = static_cast<std::uint16_t>(code);
     give(control, response);
   }
+  void acknowledge_write(Socket lane, std::uint64_t frame_id) {
+    wire::ResponseHeader response;
+    response.type = static_cast<std::uint8_t>(wire::ResponseType::kWriteAck);
+    response.effect = static_cast<std::uint8_t>(wire::FrameEffect::kComplete);
+    response.frame_id = frame_id;
+    response.prefix_bytes = kBytes;
+    give(lane, response);
+  }
   /// A write is under way over a lane of the peer when the peer's kernel resets that lane.
   ExecutionPtr lose_a_write() {
     auto execution = post_write();
@@ -336,6 +344,33 @@ TEST_F(ControlLane, AnAnsweredDrainMakesTheNextRestShort) {
     refuse_all();
   }
   EXPECT_LE(clock_.now_ns() - begin_ns, 2 * kLook);
+}
+
+/// A peer that goes on after a silence answers what had reached it, and only then the drain, at which
+/// it ends the connection: whatever was sent over it between the two would be lost for nothing.
+TEST_F(ControlLane, ALaneWhoseDrainWasAskedForCarriesNothingMore) {
+  const ExecutionPtr silent = post_write();
+  const Socket lane = serve();
+  near_.turn();
+  take<wire::ClientProof>(lane);
+  while (silent->outcome().logical == Logical::kNone) {
+    pass(kSecond);
+  }
+  ASSERT_EQ(silent->outcome().code, ErrorCode::kPeerSilent);
+  ASSERT_FALSE(silent->terminal());
+  const Socket control = serve();
+  near_.turn();
+  ASSERT_EQ(take_drains(control).size(), 1U);
+  acknowledge_write(lane, 1);
+  ASSERT_TRUE(silent->terminal());
+
+  const ExecutionPtr next = post_write();
+  network_.finish(lane);
+  near_.turn();
+  ASSERT_EQ(next->outcome().logical, Logical::kNone);
+  EXPECT_FALSE(network_.is_open(lane));
+  acknowledge_write(serve(), 2);
+  EXPECT_EQ(next->outcome().logical, Logical::kSuccess);
 }
 
 TEST_F(ControlLane, WhenNothingIsUnprovedAnyMoreTheNextRestIsShort) {
