@@ -21,6 +21,39 @@ constexpr base::Nanoseconds kLookPeriod = 500 * base::kMicrosecond;
 constexpr base::Nanoseconds kLookPeriodMax = 10 * base::kMillisecond;
 constexpr base::Nanoseconds kBackOffMin = 10 * base::kMillisecond;
 constexpr base::Nanoseconds kBackOffMax = base::kSecond;
+// A processor that others only visit, as the engine's own worker does, is still ours.
+constexpr base::Nanoseconds kVisitsMax = 100 * base::kMicrosecond;
+constexpr base::Nanoseconds kVisitsShare = 8;
+constexpr base::Nanoseconds kVisitsSpan = 10 * base::kMillisecond;
+
+/// How much of the time the calling thread had a processor, in spans of bounded length.
+class ProcessorShare {
+ public:
+  explicit ProcessorShare(const Workers::System& system) : system_(system) { begin(); }
+  /// Somebody else has work for the processor, too.
+  [[nodiscard]] bool is_contended() {
+    const base::Nanoseconds passed_ns = system_.clock.now_ns() - begin_ns_;
+    const base::Nanoseconds had_ns = system_.thread_time_ns() - begin_thread_ns_;
+    const base::Nanoseconds lost_ns = passed_ns - std::min(passed_ns, had_ns);
+    if (lost_ns > kVisitsMax && lost_ns > passed_ns / kVisitsShare) {
+      return true;
+    }
+    if (passed_ns > kVisitsSpan) {
+      begin();
+    }
+    return false;
+  }
+
+ private:
+  void begin() {
+    begin_ns_ = system_.clock.now_ns();
+    begin_thread_ns_ = system_.thread_time_ns();
+  }
+
+  const Workers::System& system_;
+  base::Nanoseconds begin_ns_ = 0;
+  base::Nanoseconds begin_thread_ns_ = 0;
+};
 
 }  // namespace
 
@@ -59,7 +92,7 @@ struct Workers::State {
 
 Workers::System Workers::system(const base::Clock& clock, base::Waiter& waiter) {
   return {clock, waiter, platform::start_thread, platform::idle_processors,
-          platform::preemptions_of_thread};
+          platform::thread_time_ns};
 }
 
 Workers::Workers(std::uint32_t workers_max, System system)
@@ -202,17 +235,17 @@ void Workers::run(std::size_t index) noexcept {
   state.slots[index].runs = false;
 }
 
-/// Until nothing is left that was offered, or until the processor is not ours alone.
+/// Until nothing is left that was offered, or until others want the processor, too.
 void Workers::help() noexcept {
   State& state = *state_;
-  const std::uint64_t preemptions = system_.preemptions();
+  ProcessorShare share(system_);
   std::unique_lock lock(state.mutex);
   while (SharedWork* const work = state.next_offered()) {
     const std::uint64_t offers = work->offers_;
     ++work->helpers_;
     lock.unlock();
     const bool found = work->do_piece();
-    const bool shared = system_.preemptions() != preemptions;
+    const bool contended = share.is_contended();
     lock.lock();
     if (found) {
       ++state.pieces;
@@ -223,7 +256,7 @@ void Workers::help() noexcept {
     if (--work->helpers_ == 0) {
       state.left.notify_all();
     }
-    if (shared) {
+    if (contended) {
       back_off();
       return;
     }

@@ -48,8 +48,8 @@ class Workers {
     std::function<std::thread(const char* name, std::function<void()> body)> start_thread;
     /// Processors that have nothing to do at this moment.
     std::function<std::uint32_t()> idle_processors;
-    /// How often the calling thread has lost its processor.
-    std::function<std::uint64_t()> preemptions;
+    /// Processor time of the calling thread.
+    std::function<base::Nanoseconds()> thread_time_ns;
   };
   /// The operating system's.
   static System system(const base::Clock& clock, base::Waiter& waiter);

@@ -120,14 +120,16 @@ transport::Copying TransferEngine::Impl::copying() {
   const Config::Copy& config = options.config.copy;
   return {copy::Copier(copy::Thresholds::make(config, platform::last_level_cache_bytes())),
           copy_workers_.get(), config.workers_min_bytes, [this] {
-            const auto copies = copy_transports();
-            const bool copies_wait = std::any_of(
-                copies.begin(), copies.end(),
-                [](transport::CopyTransport* each) { return each != nullptr && each->busy(); });
-            if (copies_wait || (tcp_ != nullptr && tcp_->needs_worker())) {
+            if (copies_wait_unwatched() || (tcp_ != nullptr && tcp_->needs_worker())) {
               wake_worker();
             }
           }};
+}
+
+bool TransferEngine::Impl::copies_wait_unwatched() const {
+  const auto copies = copy_transports();
+  return std::any_of(copies.begin(), copies.end(),
+                     [](auto* each) { return each != nullptr && each->waits_unwatched(); });
 }
 
 void TransferEngine::Impl::start_local() {
@@ -472,10 +474,12 @@ void TransferEngine::Impl::drive(const transfer::Execution& execution,
   } catch (const std::bad_alloc&) {
     wake_worker();
   }
-  const bool copies = route.transport != policy::TransportKind::kTcp;
-  const bool left_to_tcp = tcp_ != nullptr && tcp_->needs_worker();
   // Who copies may have ended the bytes of others, whose notification is left to the worker.
-  if (execution.terminal() ? copies && left_to_tcp : copies || left_to_tcp) {
+  const bool copies = route.transport != policy::TransportKind::kTcp;
+  const bool ended = execution.terminal();
+  if ((!ended || copies) && tcp_ != nullptr && tcp_->needs_worker()) {
+    wake_worker();
+  } else if (!ended && copies && copies_wait_unwatched()) {
     wake_worker();
   }
 }

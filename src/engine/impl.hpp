@@ -144,6 +144,7 @@ class TransferEngine::Impl {
   void start_neighbors();
   [[nodiscard]] peer::LinkEnvironment link_environment();
   void lend(Handle registration) noexcept;
+  [[nodiscard]] bool copies_wait_unwatched() const;
   [[nodiscard]] std::array<transport::CopyTransport*, 3> copy_transports() const noexcept {
     return {local_.get(), shm_.get(), cma_.get()};
   }

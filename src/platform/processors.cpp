@@ -3,7 +3,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -109,9 +109,11 @@ std::uint32_t idle_processors() {
   return static_cast<std::uint32_t>(online - static_cast<long>(*running));
 }
 
-std::uint64_t preemptions_of_thread() noexcept {
-  rusage usage{};
-  return ::getrusage(RUSAGE_THREAD, &usage) == 0 ? static_cast<std::uint64_t>(usage.ru_nivcsw) : 0;
+base::Nanoseconds thread_time_ns() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<base::Nanoseconds>(time.tv_sec) * base::kSecond +
+         static_cast<base::Nanoseconds>(time.tv_nsec);
 }
 
 }  // namespace orbite::platform

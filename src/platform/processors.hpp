@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/clock.hpp"
+
 namespace orbite::platform {
 
 /// Of the largest cache that this machine's first processor uses, 0 where the system does not tell.
@@ -17,8 +19,8 @@ std::uint32_t usable_processors();
 /// tell. A few microseconds.
 std::uint32_t idle_processors();
 
-/// How often the system has taken its processor away from the calling thread while it had work.
-std::uint64_t preemptions_of_thread() noexcept;
+/// Processor time of the calling thread.
+base::Nanoseconds thread_time_ns() noexcept;
 
 /// "512K", "32768K", "1M": bytes. nullopt for anything else.
 std::optional<std::uint64_t> parse_cache_size(std::string_view text);

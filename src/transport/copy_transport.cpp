@@ -13,6 +13,9 @@ namespace {
 constexpr std::uint32_t kQueueMax = 64;
 constexpr base::Nanoseconds kCallerSilence = 200 * base::kMicrosecond;
 constexpr base::Nanoseconds kIdleSleep = base::kSecond;
+/// A caller that goes on and on is looked after less and less often: each look takes a processor
+/// from those who copy.
+constexpr base::Nanoseconds kWatchMax = base::kMillisecond;
 /// What the worker copies before it looks after others.
 constexpr transfer::WorkLimit kWorkerLimit{std::uint64_t{4} << 20, 16};
 
@@ -21,7 +24,10 @@ CopyFlow& copy_flow(transfer::Flow& flow) { return static_cast<CopyFlow&>(flow);
 }  // namespace
 
 CopyTransport::CopyTransport(transfer::Planner& planner, const base::Clock& clock, Copying copying)
-    : CompletionPath(planner), clock_(clock), copying_(std::move(copying)) {}
+    : CompletionPath(planner),
+      clock_(clock),
+      copying_(std::move(copying)),
+      watch_ns_(kCallerSilence) {}
 
 CopyTransport::~CopyTransport() { ORBITE_CHECK(!workers_in_ && listed_.empty()); }
 
@@ -148,9 +154,31 @@ bool CopyTransport::finish(transfer::Slice& slice) {
   return true;
 }
 
+/// While a caller does bulk work, and for a while after it.
+class CopyTransport::CallerSeen {
+ public:
+  CallerSeen(CopyTransport& transport, transfer::Driver driver)
+      : transport_(driver == transfer::Driver::kCaller ? &transport : nullptr) {
+    if (transport_ != nullptr) {
+      transport_->callers_inside_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  CallerSeen(const CallerSeen&) = delete;
+  CallerSeen& operator=(const CallerSeen&) = delete;
+  ~CallerSeen() {
+    if (transport_ != nullptr) {
+      transport_->caller_seen_ns_.store(transport_->clock_.now_ns(), std::memory_order_relaxed);
+      transport_->callers_inside_.fetch_sub(1, std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  CopyTransport* const transport_;
+};
+
 void CopyTransport::drive(transfer::Flow& flow, transfer::WorkLimit& limit,
                           transfer::Driver driver) {
-  see_caller(driver);
+  const CallerSeen seen(*this, driver);
   ask_for_help();
   const policy::QosClass last = driver == transfer::Driver::kLatencyCaller
                                     ? policy::QosClass::kLatency
@@ -161,25 +189,29 @@ void CopyTransport::drive(transfer::Flow& flow, transfer::WorkLimit& limit,
       return;
     }
     limit.spend(slice->bytes);
-    const bool finished = finish(*slice);
-    see_caller(driver);
-    if (!finished) {
+    if (!finish(*slice)) {
       return;
     }
   }
 }
 
-void CopyTransport::see_caller(transfer::Driver driver) noexcept {
-  if (driver == transfer::Driver::kCaller) {
-    caller_seen_ns_.store(clock_.now_ns(), std::memory_order_relaxed);
-  }
+bool CopyTransport::caller_is_here(base::Nanoseconds now_ns) const noexcept {
+  return callers_inside_.load(std::memory_order_relaxed) > 0 ||
+         now_ns < caller_seen_ns_.load(std::memory_order_relaxed) + kCallerSilence;
+}
+
+bool CopyTransport::waits_unwatched() {
+  return !watched_.load(std::memory_order_relaxed) && busy();
 }
 
 base::Nanoseconds CopyTransport::on_tick(base::Nanoseconds now_ns) {
+  watched_.store(false, std::memory_order_relaxed);
   if (!busy()) {
+    watch_ns_ = kCallerSilence;
     return kIdleSleep;
   }
-  if (now_ns >= caller_seen_ns_.load(std::memory_order_relaxed) + kCallerSilence) {
+  if (!caller_is_here(now_ns)) {
+    watch_ns_ = kCallerSilence;
     ask_for_help();
     transfer::WorkLimit limit = kWorkerLimit;
     while (!limit.exhausted()) {
@@ -193,7 +225,11 @@ base::Nanoseconds CopyTransport::on_tick(base::Nanoseconds now_ns) {
       }
     }
   }
-  return busy() ? kCallerSilence : kIdleSleep;
+  if (!busy()) {
+    return kIdleSleep;
+  }
+  watched_.store(true, std::memory_order_relaxed);
+  return std::exchange(watch_ns_, std::min(2 * watch_ns_, kWatchMax));
 }
 
 void CopyTransport::ask_for_help() {

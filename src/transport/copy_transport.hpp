@@ -66,6 +66,8 @@ class CopyTransport : public transfer::Transport, protected transfer::Completion
   base::Nanoseconds on_tick(base::Nanoseconds now_ns);
   /// Slices wait.
   [[nodiscard]] bool busy();
+  /// Slices wait, and the worker sleeps without knowing it.
+  [[nodiscard]] bool waits_unwatched();
 
  protected:
   CopyTransport(transfer::Planner& planner, const base::Clock& clock, Copying copying);
@@ -82,6 +84,7 @@ class CopyTransport : public transfer::Transport, protected transfer::Completion
   void keep_workers_out();
 
  private:
+  class CallerSeen;
   /// For the workers.
   class Slices final : public copy::SharedWork {
    public:
@@ -98,14 +101,19 @@ class CopyTransport : public transfer::Transport, protected transfer::Completion
   void put_back(transfer::Slice& slice);
   /// False: not now.
   bool finish(transfer::Slice& slice);
-  void see_caller(transfer::Driver driver) noexcept;
+  [[nodiscard]] bool caller_is_here(base::Nanoseconds now_ns) const noexcept;
   void ask_for_help();
 
   const base::Clock& clock_;
   const Copying copying_;
   bool workers_in_ = false;
-  /// When a caller was last at bulk work. Relaxed: a hint to the worker.
+  // Callers at bulk work, and when the last one left. Relaxed: hints to the worker.
+  std::atomic<std::uint32_t> callers_inside_{0};
   std::atomic<base::Nanoseconds> caller_seen_ns_{0};
+  /// The worker comes again soon. Relaxed: lowered before a look at the queues, and read after
+  /// something was put there, so their mutex orders the two.
+  std::atomic<bool> watched_{false};
+  base::Nanoseconds watch_ns_;  ///< the worker's: from one look to the next
   std::mutex mutex_;
   std::list<CopyFlow*> listed_;  ///< those with slices; the first one's turn is next
   Slices slices_{*this};

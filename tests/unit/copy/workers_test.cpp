@@ -118,7 +118,9 @@ class CopyWorkers : public ::testing::Test {
                           looks_.fetch_add(1, std::memory_order_relaxed);
                           return idle_.load(std::memory_order_relaxed);
                         },
-                        [this] { return preemptions_.load(std::memory_order_relaxed); }});
+                        [this] {
+                          return clock_.now_ns() - lost_ns_.load(std::memory_order_relaxed);
+                        }});
   }
   /// An offer that is not too soon after the last one.
   void offer(Workers& workers, SharedWork& work, std::size_t pieces) {
@@ -126,10 +128,16 @@ class CopyWorkers : public ::testing::Test {
     workers.offer(work, pieces);
   }
 
+  void lose(base::Nanoseconds time_ns) {
+    lost_ns_.fetch_add(time_ns, std::memory_order_relaxed);
+    clock_.advance(time_ns);
+  }
+
   SteppedClock clock_;
   PatientWaiter waiter_;
   std::atomic<std::uint32_t> idle_{8};
-  std::atomic<std::uint64_t> preemptions_{0};
+  /// Of the time that passes, what the workers have no processor.
+  std::atomic<base::Nanoseconds> lost_ns_{0};
   std::atomic<bool> refuse_threads_{false};
   std::atomic<int> started_{0};
   std::atomic<int> looks_{0};
@@ -219,11 +227,12 @@ TEST_F(CopyWorkers, NoneIsEverLookedForWhereNoneIsAllowed) {
   workers->withdraw(work);
 }
 
-TEST_F(CopyWorkers, LeaveWhenTheirProcessorIsTakenAndAreNotCalledForAWhile) {
+TEST_F(CopyWorkers, LeaveWhenOthersWantTheirProcessorAndAreNotCalledForAWhile) {
   Pieces work(1'000);
   work.on_piece = [&](std::size_t piece) {
+    clock_.advance(100 * base::kMicrosecond);
     if (piece == 10) {
-      preemptions_.fetch_add(1, std::memory_order_relaxed);
+      lose(3 * base::kMillisecond);
     }
   };
   const auto workers = make(1);
@@ -239,6 +248,40 @@ TEST_F(CopyWorkers, LeaveWhenTheirProcessorIsTakenAndAreNotCalledForAWhile) {
   workers->offer(work, 100);
   EXPECT_EQ(looks_.load(), looks + 1);
   wait_until([&] { return work.finished(); });
+  workers->withdraw(work);
+}
+
+/// As the engine's own worker does, to look whether the caller is still there.
+TEST_F(CopyWorkers, StayWhileOthersOnlyVisitTheirProcessor) {
+  Pieces work(1'000);
+  work.on_piece = [&](std::size_t) {
+    clock_.advance(100 * base::kMicrosecond);
+    lose(10 * base::kMicrosecond);
+  };
+  const auto workers = make(1);
+  workers->enroll(work);
+  offer(*workers, work, 1'000);
+  wait_until([&] { return workers->counts().active == 0; });
+  EXPECT_EQ(workers->counts().pieces, 1'000u);
+  workers->withdraw(work);
+}
+
+/// However long the processor was theirs before.
+TEST_F(CopyWorkers, LeaveSoonAfterALongTimeAlone) {
+  constexpr std::size_t kAlone = 10'000;
+  Pieces work(2 * kAlone);
+  work.on_piece = [&](std::size_t piece) {
+    clock_.advance(100 * base::kMicrosecond);
+    if (piece >= kAlone) {
+      lose(100 * base::kMicrosecond);
+    }
+  };
+  const auto workers = make(1);
+  workers->enroll(work);
+  offer(*workers, work, 2 * kAlone);
+  wait_until([&] { return workers->counts().active == 0; });
+  EXPECT_GT(workers->counts().pieces, kAlone);
+  EXPECT_LT(workers->counts().pieces, kAlone + 200);
   workers->withdraw(work);
 }
 

@@ -52,7 +52,7 @@ class LocalCopies : public ::testing::Test {
                                                     looks_.fetch_add(1, std::memory_order_relaxed);
                                                     return 3U;
                                                   },
-                                                  [] { return std::uint64_t{0}; }}};
+                                                  [this] { return clock_.now_ns(); }}};
   base::SeededRandom random_{1};
   memory::Registry registry_{{.registrations_max = 16}, random_};
   Buffer near_{registry_, kBytes};
@@ -110,6 +110,33 @@ TEST_F(LocalCopies, WhoWaitsForSmallWorkCopiesNoBulk) {
   EXPECT_TRUE(transport_.busy());
   transport_.drive(Caller::flow_of(*bulk), limit, transfer::Driver::kWorker);
   EXPECT_TRUE(bulk->terminal());
+}
+
+/// Each wake and each look takes a processor from those who copy.
+TEST_F(LocalCopies, TheWorkerIsWokenOnceAndLooksLessOftenWhileTheCallerGoesOn) {
+  const auto execution = write({{0, 0, 3 * kSliceBytes}});
+  EXPECT_TRUE(transport_.waits_unwatched());
+  drive(*execution, 1);
+  const base::Nanoseconds now_ns = clock_.now_ns();
+  base::Nanoseconds last_ns = transport_.on_tick(now_ns);
+  const base::Nanoseconds first_ns = last_ns;
+  EXPECT_FALSE(transport_.waits_unwatched());
+  for (int look = 0; look < 10; ++look) {
+    const base::Nanoseconds next_ns = transport_.on_tick(now_ns);
+    EXPECT_GE(next_ns, last_ns);
+    last_ns = next_ns;
+  }
+  EXPECT_GT(last_ns, first_ns);
+  EXPECT_LE(last_ns, base::kMillisecond);
+  EXPECT_EQ(execution->outcome().logical, Logical::kNone);
+  // The caller has gone: the worker does the rest, and sleeps until it is woken.
+  while (!execution->terminal()) {
+    transport_.on_tick(clock_.now_ns());
+  }
+  EXPECT_EQ(transport_.on_tick(clock_.now_ns()), base::kSecond);
+  const auto next = write({{0, 0, kSliceBytes}});
+  EXPECT_TRUE(transport_.waits_unwatched());
+  drive(*next, kSliceBytes);
 }
 
 TEST_F(LocalCopies, BlocksOfAnyLengthAtAnyPlaceArriveAndNothingElseChanges) {
