@@ -73,7 +73,7 @@ class Lane final : private transfer::CompletionPath {
   void on_event(transfer::WorkLimit& limit);
   void on_tick(base::Nanoseconds now_ns, bool caller_is_active);
 
-  /// The control lane is about to ask for that connection's drain. False: there is no need any more.
+  /// The control lane is about to ask for that connection's drain. False: no need any more.
   bool begin_drain(std::uint64_t lane_id);
   // Each retires what is unproved, with a proof of its own:
   void end_by_proof(std::uint64_t lane_id);  ///< the peer answered a drain of that connection

@@ -105,22 +105,21 @@ class CopyWorkers : public ::testing::Test {
   std::unique_ptr<Workers> make(std::uint32_t workers_max) {
     return std::make_unique<Workers>(
         workers_max,
-        Workers::System{clock_, waiter_,
-                        [this](const char* name, std::function<void()> body) {
-                          if (refuse_threads_.load(std::memory_order_relaxed)) {
-                            throw std::system_error(
-                                std::make_error_code(std::errc::resource_unavailable_try_again));
-                          }
-                          started_.fetch_add(1, std::memory_order_relaxed);
-                          return platform::start_thread(name, std::move(body));
-                        },
-                        [this] {
-                          looks_.fetch_add(1, std::memory_order_relaxed);
-                          return idle_.load(std::memory_order_relaxed);
-                        },
-                        [this] {
-                          return clock_.now_ns() - lost_ns_.load(std::memory_order_relaxed);
-                        }});
+        Workers::System{
+            clock_, waiter_,
+            [this](const char* name, std::function<void()> body) {
+              if (refuse_threads_.load(std::memory_order_relaxed)) {
+                throw std::system_error(
+                    std::make_error_code(std::errc::resource_unavailable_try_again));
+              }
+              started_.fetch_add(1, std::memory_order_relaxed);
+              return platform::start_thread(name, std::move(body));
+            },
+            [this] {
+              looks_.fetch_add(1, std::memory_order_relaxed);
+              return idle_.load(std::memory_order_relaxed);
+            },
+            [this] { return clock_.now_ns() - lost_ns_.load(std::memory_order_relaxed); }});
   }
   /// An offer that is not too soon after the last one.
   void offer(Workers& workers, SharedWork& work, std::size_t pieces) {

@@ -346,8 +346,9 @@ TEST_F(ControlLane, AnAnsweredDrainMakesTheNextRestShort) {
   EXPECT_LE(clock_.now_ns() - begin_ns, 2 * kLook);
 }
 
-/// A peer that goes on after a silence answers what had reached it, and only then the drain, at which
-/// it ends the connection: whatever was sent over it between the two would be lost for nothing.
+/// A peer that goes on after a silence answers what had reached it, and only then the drain, at
+/// which it ends the connection: whatever was sent over it between the two would be lost for
+/// nothing.
 TEST_F(ControlLane, ALaneWhoseDrainWasAskedForCarriesNothingMore) {
   const ExecutionPtr silent = post_write();
   const Socket lane = serve();
