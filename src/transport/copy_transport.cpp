@@ -179,7 +179,9 @@ class CopyTransport::CallerSeen {
 void CopyTransport::drive(transfer::Flow& flow, transfer::WorkLimit& limit,
                           transfer::Driver driver) {
   const CallerSeen seen(*this, driver);
-  ask_for_help();
+  if (driver != transfer::Driver::kLatencyCaller) {
+    ask_for_help();
+  }
   const policy::QosClass last = driver == transfer::Driver::kLatencyCaller
                                     ? policy::QosClass::kLatency
                                     : policy::QosClass::kBulk;
