@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/environment.hpp"
 
+#include "platform/processors.hpp"
 #include "platform/system.hpp"
 #include "platform/system_neighbors.hpp"
 
@@ -32,7 +33,8 @@ EngineEnvironment system_environment() {
           [](const base::ByteRange& range) -> std::optional<memory::SharedPart> {
             const auto* const shared = memory::SharedAllocations::if_any();
             return shared == nullptr ? std::nullopt : shared->find(range);
-          }};
+          },
+          platform::processors_are_short};
 }
 
 }  // namespace orbite

@@ -33,6 +33,8 @@ struct EngineEnvironment {
   platform::Neighbors* neighbors = nullptr;
   /// The shared allocation that a range of this process lies in, if it does; may be empty.
   std::function<std::optional<memory::SharedPart>(const base::ByteRange&)> find_shared = {};
+  /// More threads want a processor than there are; may be empty.
+  std::function<bool()> processors_are_short = {};
 };
 
 /// The operating system's.

@@ -119,11 +119,13 @@ void TransferEngine::Impl::start_copy_workers() {
 transport::Copying TransferEngine::Impl::copying() {
   const Config::Copy& config = options.config.copy;
   return {copy::Copier(copy::Thresholds::make(config, platform::last_level_cache_bytes())),
-          copy_workers_.get(), config.workers_min_bytes, [this] {
+          copy_workers_.get(), config.workers_min_bytes,
+          [this] {
             if (copies_wait_unwatched() || (tcp_ != nullptr && tcp_->needs_worker())) {
               wake_worker();
             }
-          }};
+          },
+          environment.processors_are_short};
 }
 
 bool TransferEngine::Impl::copies_wait_unwatched() const {
@@ -147,20 +149,10 @@ Result<void> TransferEngine::Impl::start_tcp() {
     tcp_unavailable_ = "tcp.enabled is false";
     return {};
   }
-  transport::tcp::Environment given{network,
-                                    clock,
-                                    watched_clock,
-                                    random,
-                                    environment.waiter,
-                                    registry,
-                                    counters,
-                                    options.config,
-                                    options.name,
-                                    epoch_,
-                                    secret_,
-                                    host_,
-                                    poller_,
-                                    {}};
+  transport::tcp::Environment given{
+      network,  clock,    watched_clock,  random,       environment.waiter,
+      registry, counters, options.config, options.name, epoch_,
+      secret_,  host_,    poller_,        {},           environment.processors_are_short};
   given.deliver = [this](const wire::Envelope& envelope) -> Result<void> {
     const std::string sender(envelope.sender_name);
     if (!peers.epoch_is_current(sender, envelope.sender_epoch)) {

@@ -99,15 +99,26 @@ std::uint32_t usable_processors() {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
-std::uint32_t idle_processors() {
+namespace {
+
+/// Processors less the threads that want one, the calling one among them.
+std::optional<long> spare_processors() {
   // Asked once: the answer costs more than all the rest, and processors seldom come and go.
   static const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
   const auto running = parse_running_threads(KernelText("/proc/loadavg").view());
-  if (!running || online <= static_cast<long>(*running)) {
-    return 0;
+  if (!running || online <= 0) {
+    return std::nullopt;
   }
-  return static_cast<std::uint32_t>(online - static_cast<long>(*running));
+  return online - static_cast<long>(*running);
 }
+
+}  // namespace
+
+std::uint32_t idle_processors() {
+  return static_cast<std::uint32_t>(std::max(0L, spare_processors().value_or(0)));
+}
+
+bool processors_are_short() { return spare_processors().value_or(0) < 0; }
 
 base::Nanoseconds thread_time_ns() noexcept {
   timespec time{};

@@ -19,6 +19,10 @@ std::uint32_t usable_processors();
 /// tell. A few microseconds.
 std::uint32_t idle_processors();
 
+/// More threads run or wait for a processor than there are. False where the system does not tell. A
+/// few microseconds.
+bool processors_are_short();
+
 /// Processor time of the calling thread.
 base::Nanoseconds thread_time_ns() noexcept;
 

@@ -11,11 +11,7 @@ namespace {
 
 /// Of one flow and class.
 constexpr std::uint32_t kQueueMax = 64;
-constexpr base::Nanoseconds kCallerSilence = 200 * base::kMicrosecond;
 constexpr base::Nanoseconds kIdleSleep = base::kSecond;
-/// A caller that goes on and on is looked after less and less often: each look takes a processor
-/// from those who copy.
-constexpr base::Nanoseconds kWatchMax = base::kMillisecond;
 /// What the worker copies before it looks after others.
 constexpr transfer::WorkLimit kWorkerLimit{std::uint64_t{4} << 20, 16};
 
@@ -27,7 +23,7 @@ CopyTransport::CopyTransport(transfer::Planner& planner, const base::Clock& cloc
     : CompletionPath(planner),
       clock_(clock),
       copying_(std::move(copying)),
-      watch_ns_(kCallerSilence) {}
+      patience_(copying_.processors_are_short) {}
 
 CopyTransport::~CopyTransport() { ORBITE_CHECK(!workers_in_ && listed_.empty()); }
 
@@ -197,9 +193,9 @@ void CopyTransport::drive(transfer::Flow& flow, transfer::WorkLimit& limit,
   }
 }
 
-bool CopyTransport::caller_is_here(base::Nanoseconds now_ns) const noexcept {
+bool CopyTransport::caller_is_here(base::Nanoseconds now_ns) {
   return callers_inside_.load(std::memory_order_relaxed) > 0 ||
-         now_ns < caller_seen_ns_.load(std::memory_order_relaxed) + kCallerSilence;
+         patience_.expects(caller_seen_ns_.load(std::memory_order_relaxed), now_ns);
 }
 
 bool CopyTransport::waits_unwatched() {
@@ -209,11 +205,11 @@ bool CopyTransport::waits_unwatched() {
 base::Nanoseconds CopyTransport::on_tick(base::Nanoseconds now_ns) {
   watched_.store(false, std::memory_order_relaxed);
   if (!busy()) {
-    watch_ns_ = kCallerSilence;
+    patience_.rest();
     return kIdleSleep;
   }
   if (!caller_is_here(now_ns)) {
-    watch_ns_ = kCallerSilence;
+    patience_.rest();
     ask_for_help();
     transfer::WorkLimit limit = kWorkerLimit;
     while (!limit.exhausted()) {
@@ -231,7 +227,7 @@ base::Nanoseconds CopyTransport::on_tick(base::Nanoseconds now_ns) {
     return kIdleSleep;
   }
   watched_.store(true, std::memory_order_relaxed);
-  return std::exchange(watch_ns_, std::min(2 * watch_ns_, kWatchMax));
+  return patience_.watch_ns();
 }
 
 void CopyTransport::ask_for_help() {

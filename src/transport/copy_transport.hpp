@@ -10,6 +10,7 @@
 
 #include "copy/copier.hpp"
 #include "copy/workers.hpp"
+#include "transfer/caller_patience.hpp"
 #include "transfer/slice_queue.hpp"
 #include "transfer/transport.hpp"
 
@@ -23,6 +24,8 @@ struct Copying {
   /// After a worker has finished a piece or put one back: there may be work for the engine's
   /// worker. May be empty.
   std::function<void()> after_help;
+  /// See transfer::CallerPatience; may be empty.
+  std::function<bool()> processors_are_short = {};
 };
 
 /// Told of each copy within the address space before it is made; may be empty.
@@ -101,7 +104,7 @@ class CopyTransport : public transfer::Transport, protected transfer::Completion
   void put_back(transfer::Slice& slice);
   /// False: not now.
   bool finish(transfer::Slice& slice);
-  [[nodiscard]] bool caller_is_here(base::Nanoseconds now_ns) const noexcept;
+  [[nodiscard]] bool caller_is_here(base::Nanoseconds now_ns);
   void ask_for_help();
 
   const base::Clock& clock_;
@@ -113,7 +116,7 @@ class CopyTransport : public transfer::Transport, protected transfer::Completion
   /// The worker comes again soon. Relaxed: lowered before a look at the queues, and read after
   /// something was put there, so their mutex orders the two.
   std::atomic<bool> watched_{false};
-  base::Nanoseconds watch_ns_;  ///< the worker's: from one look to the next
+  transfer::CallerPatience patience_;  ///< the worker's
   std::mutex mutex_;
   std::list<CopyFlow*> listed_;  ///< those with slices; the first one's turn is next
   Slices slices_{*this};

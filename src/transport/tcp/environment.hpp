@@ -36,6 +36,8 @@ struct Environment {
   platform::Socket poller = platform::kNoSocket;
   /// Takes a notification from a peer that has passed the handshake.
   std::function<Result<void>(const wire::Envelope&)> deliver;
+  /// See transfer::CallerPatience; may be empty.
+  std::function<bool()> processors_are_short = {};
 };
 
 /// What the token of a poll event names: the kind in the top byte, an id below. Ids are never

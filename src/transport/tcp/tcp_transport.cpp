@@ -16,7 +16,6 @@ namespace orbite::transport::tcp {
 namespace {
 
 /// How long a caller may stay silent before the worker takes its lanes over.
-constexpr base::Nanoseconds kCallerSilence = 200 * base::kMicrosecond;
 /// After latency work more of it is expected for so long.
 constexpr base::Nanoseconds kLatencyLinger = 2 * base::kMillisecond;
 constexpr std::uint64_t kShortStepBytes = std::uint64_t{256} << 10;
@@ -555,6 +554,11 @@ ErrorCode TcpTransport::drain(const base::SourceEpoch& client, std::uint64_t lan
   return ErrorCode::kOk;
 }
 
+bool TcpTransport::leaves_to_caller(const Channel& channel, policy::QosClass qos,
+                                    base::Nanoseconds now_ns) {
+  return patience_.expects(channel.caller_seen_ns(qos), now_ns);
+}
+
 void TcpTransport::look_after(Channel& channel, base::Nanoseconds now_ns) {
   planner_.pump(*this, channel);
   const bool busy = channel.busy();
@@ -562,7 +566,7 @@ void TcpTransport::look_after(Channel& channel, base::Nanoseconds now_ns) {
     const policy::QosClass qos = lane->lane_class() == wire::LaneClass::kLatency
                                      ? policy::QosClass::kLatency
                                      : policy::QosClass::kBulk;
-    lane->on_tick(now_ns, busy && now_ns < channel.caller_seen_ns(qos) + kCallerSilence);
+    lane->on_tick(now_ns, busy && leaves_to_caller(channel, qos, now_ns));
   }
   if (channel.unproved() > 0) {
     channel.control_lane().want_drains();
@@ -581,6 +585,7 @@ base::Nanoseconds TcpTransport::on_tick(base::Nanoseconds now_ns) {
     left = listed_.size();
   }
   base::Nanoseconds sleep_ns = kIdleSleep;
+  bool left_to_callers = false;
   // From the end: only we take channels off the list, and what comes meanwhile asks for us again.
   while (left > 0) {
     std::shared_ptr<Channel> channel;
@@ -592,14 +597,19 @@ base::Nanoseconds TcpTransport::on_tick(base::Nanoseconds now_ns) {
     if (channel->unproved() > 0) {
       sleep_ns = std::min(sleep_ns, kDrainPeriod);
     } else if (channel->busy() || planner_.waiting(*channel)) {
-      const bool caller_is_active =
-          now_ns < channel->caller_seen_ns(policy::QosClass::kLatency) + kCallerSilence;
-      sleep_ns = std::min(sleep_ns, caller_is_active ? kCallerSilence : kTimersPeriod);
+      left_to_callers =
+          left_to_callers || leaves_to_caller(*channel, policy::QosClass::kLatency, now_ns);
+      sleep_ns = std::min(sleep_ns, kTimersPeriod);
     } else if (now_ns < channel->caller_seen_ns(policy::QosClass::kLatency) + kLinger) {
       sleep_ns = std::min(sleep_ns, kLinger);
     } else {
       unlist_idle(channel);
     }
+  }
+  if (left_to_callers) {
+    sleep_ns = std::min(sleep_ns, patience_.watch_ns());
+  } else {
+    patience_.rest();
   }
   if (now_ns >= timers_checked_ns_ + kTimersPeriod) {
     timers_checked_ns_ = now_ns;

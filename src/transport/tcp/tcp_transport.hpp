@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transfer/caller_patience.hpp"
 #include "transfer/transport.hpp"
 #include "transport/tcp/channel.hpp"
 #include "transport/tcp/environment.hpp"
@@ -114,6 +115,8 @@ class TcpTransport final : public transfer::Transport {
   [[nodiscard]] std::uint64_t bulk_step_bytes() const noexcept;
   void list_and_wake(Channel& channel);
   void unlist_idle(const std::shared_ptr<Channel>& channel);
+  [[nodiscard]] bool leaves_to_caller(const Channel& channel, policy::QosClass qos,
+                                      base::Nanoseconds now_ns);
   void look_after(Channel& channel, base::Nanoseconds now_ns);
   void forget_idle_channels();
 
@@ -151,6 +154,7 @@ class TcpTransport final : public transfer::Transport {
   /// When latency work was last seen, ours or a peer's. Relaxed: it only paces.
   std::atomic<base::Nanoseconds> latency_seen_ns_{0};
   base::Nanoseconds timers_checked_ns_ = 0;
+  transfer::CallerPatience patience_{environment_.processors_are_short};
   base::Nanoseconds next_tick_ns_ = 0;  ///< when on_tick() asked to be called again; 0: never yet
   bool served_pressing_ = false;  ///< at the last look, some served lane had a timeout running
   std::atomic<std::uint32_t> served_count_{0};

@@ -2,9 +2,11 @@
 #include "platform/processors.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 namespace orbite::platform {
 namespace {
@@ -36,6 +38,26 @@ TEST(Processors, TheSystemAnswers) {
   const base::Nanoseconds before_ns = thread_time_ns();
   EXPECT_GT(before_ns, 0U);
   while (thread_time_ns() == before_ns) {
+  }
+}
+
+/// As many as there are, and one more.
+TEST(Processors, TheyAreShortWhileMoreThreadsRunThanThereAre) {
+  const auto online = static_cast<std::size_t>(::sysconf(_SC_NPROCESSORS_ONLN));
+  std::atomic<bool> ends{false};
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < online + 1; ++i) {
+    threads.emplace_back([&ends] {
+      while (!ends.load(std::memory_order_relaxed)) {
+      }
+    });
+  }
+  while (!processors_are_short()) {
+  }
+  EXPECT_EQ(idle_processors(), 0u);
+  ends.store(true, std::memory_order_relaxed);
+  for (std::thread& thread : threads) {
+    thread.join();
   }
 }
 
