@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <utility>
 
@@ -9,33 +10,66 @@
 
 namespace orbite::transfer {
 
-/// When the worker takes over what a caller moves himself: soon after he was last seen, but later
-/// where more threads want a processor than there are. There he does not sleep, he waits for his
-/// turn, and a worker that steps in is one more to wait for. The worker's alone.
+/// What callers who move bytes themselves leave for the worker to see. Relaxed: a hint.
+class CallerTrace {
+ public:
+  /// From any thread: a caller begins to move bytes, and has moved some.
+  void begin(base::Nanoseconds now_ns) noexcept {
+    const base::Nanoseconds seen_ns = seen_ns_.load(std::memory_order_relaxed);
+    pause_ns_.store(now_ns - std::min(now_ns, seen_ns), std::memory_order_relaxed);
+    seen_ns_.store(now_ns, std::memory_order_relaxed);
+  }
+  void end(base::Nanoseconds now_ns) noexcept { seen_ns_.store(now_ns, std::memory_order_relaxed); }
+
+  [[nodiscard]] base::Nanoseconds seen_ns() const noexcept {
+    return seen_ns_.load(std::memory_order_relaxed);
+  }
+  /// He comes again at once, as who does nothing else does.
+  [[nodiscard]] bool spins() const noexcept {
+    return pause_ns_.load(std::memory_order_relaxed) < kSpinPause;
+  }
+
+  static constexpr base::Nanoseconds kSpinPause = 50 * base::kMicrosecond;
+
+ private:
+  std::atomic<base::Nanoseconds> seen_ns_{0};
+  std::atomic<base::Nanoseconds> pause_ns_{base::kSecond};  ///< before he last came
+};
+
+/// When the worker takes over what callers move themselves: soon after one was last seen. But one
+/// who came again and again, while more threads want a processor than there are, does not sleep: he
+/// waits for his turn, and a worker that steps in is one more to wait for. The worker's alone.
 class CallerPatience {
  public:
   /// `processors_are_short` may be empty: they never are.
   explicit CallerPatience(std::function<bool()> processors_are_short)
       : processors_are_short_(std::move(processors_are_short)) {}
 
-  /// The caller who was last seen then is still expected to go on himself.
-  [[nodiscard]] bool expects(base::Nanoseconds seen_ns, base::Nanoseconds now_ns) {
-    if (now_ns < seen_ns + kSilence) {
-      return true;
-    }
-    return now_ns < seen_ns + kSilenceMax && is_crowded(now_ns);
+  /// The caller is still expected to go on himself.
+  [[nodiscard]] bool expects(const CallerTrace& trace, base::Nanoseconds now_ns) {
+    const base::Nanoseconds seen_ns = trace.seen_ns();
+    const bool spins = trace.spins();
+    const bool expected = now_ns < seen_ns + kSilence ||
+                          (spins && now_ns < seen_ns + kSilenceMax && is_crowded(now_ns));
+    some_pause_ = some_pause_ || (expected && !spins);
+    return expected;
   }
 
   /// Until the next look, while somebody is expected. Each look takes a processor from those who
-  /// work, so they become rarer.
+  /// work, so they become rarer, as long as nobody pauses.
   [[nodiscard]] base::Nanoseconds watch_ns() {
+    const bool found_crowded = std::exchange(found_crowded_, false);
+    if (std::exchange(some_pause_, false)) {
+      watch_ns_ = kSilence;
+      return kSilence;
+    }
     const base::Nanoseconds next_ns = std::min(2 * watch_ns_, kWatchMax);
-    return crowded_ ? kSilenceMax : std::exchange(watch_ns_, next_ns);
+    return found_crowded ? kSilenceMax : std::exchange(watch_ns_, next_ns);
   }
   /// Nobody is expected.
   void rest() {
     watch_ns_ = kSilence;
-    crowded_ = false;
+    found_crowded_ = false;
   }
 
   static constexpr base::Nanoseconds kSilence = 200 * base::kMicrosecond;
@@ -50,7 +84,7 @@ class CallerPatience {
   bool is_crowded(base::Nanoseconds now_ns) {
     if (processors_are_short_ && now_ns >= next_look_ns_) {
       next_look_ns_ = now_ns + kLookPeriod;
-      crowded_ = processors_are_short_();
+      crowded_ = found_crowded_ = processors_are_short_();
     }
     return crowded_;
   }
@@ -59,6 +93,9 @@ class CallerPatience {
   base::Nanoseconds next_look_ns_ = 0;
   base::Nanoseconds watch_ns_ = kSilence;
   bool crowded_ = false;
+  // Since the last watch_ns().
+  bool found_crowded_ = false;
+  bool some_pause_ = false;  ///< of those expected
 };
 
 }  // namespace orbite::transfer

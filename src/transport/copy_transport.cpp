@@ -157,13 +157,14 @@ class CopyTransport::CallerSeen {
       : transport_(driver == transfer::Driver::kCaller ? &transport : nullptr) {
     if (transport_ != nullptr) {
       transport_->callers_inside_.fetch_add(1, std::memory_order_relaxed);
+      transport_->callers_.begin(transport_->clock_.now_ns());
     }
   }
   CallerSeen(const CallerSeen&) = delete;
   CallerSeen& operator=(const CallerSeen&) = delete;
   ~CallerSeen() {
     if (transport_ != nullptr) {
-      transport_->caller_seen_ns_.store(transport_->clock_.now_ns(), std::memory_order_relaxed);
+      transport_->callers_.end(transport_->clock_.now_ns());
       transport_->callers_inside_.fetch_sub(1, std::memory_order_relaxed);
     }
   }
@@ -194,8 +195,7 @@ void CopyTransport::drive(transfer::Flow& flow, transfer::WorkLimit& limit,
 }
 
 bool CopyTransport::caller_is_here(base::Nanoseconds now_ns) {
-  return callers_inside_.load(std::memory_order_relaxed) > 0 ||
-         patience_.expects(caller_seen_ns_.load(std::memory_order_relaxed), now_ns);
+  return callers_inside_.load(std::memory_order_relaxed) > 0 || patience_.expects(callers_, now_ns);
 }
 
 bool CopyTransport::waits_unwatched() {

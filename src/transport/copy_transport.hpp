@@ -110,9 +110,9 @@ class CopyTransport : public transfer::Transport, protected transfer::Completion
   const base::Clock& clock_;
   const Copying copying_;
   bool workers_in_ = false;
-  // Callers at bulk work, and when the last one left. Relaxed: hints to the worker.
+  // Callers at bulk work. Relaxed: a hint to the worker.
   std::atomic<std::uint32_t> callers_inside_{0};
-  std::atomic<base::Nanoseconds> caller_seen_ns_{0};
+  transfer::CallerTrace callers_;
   /// The worker comes again soon. Relaxed: lowered before a look at the queues, and read after
   /// something was put there, so their mutex orders the two.
   std::atomic<bool> watched_{false};

@@ -133,7 +133,10 @@ transfer::Slice* Channel::extract_all_pending(policy::QosClass qos) {
 }
 
 void Channel::drive(transfer::WorkLimit& limit, transfer::Driver driver) {
-  see_caller(environment_.clock.now_ns(), driver);
+  transfer::CallerTrace* const trace = trace_of(driver);
+  if (trace != nullptr) {
+    trace->begin(environment_.clock.now_ns());
+  }
   // The latency lane first, and again at the end: a notification may have become due. The others in
   // turn, so that one that uses the limit up does not starve the next.
   drive_latency(limit, driver);
@@ -144,8 +147,21 @@ void Channel::drive(transfer::WorkLimit& limit, transfer::Driver driver) {
       lanes_.front()->drive(small, driver);
     }
   }
-  // Again: what it moved may have taken longer than the silence after which the worker steps in.
-  see_caller(environment_.clock.now_ns(), driver);
+  if (trace != nullptr) {
+    trace->end(environment_.clock.now_ns());
+  }
+}
+
+transfer::CallerTrace* Channel::trace_of(transfer::Driver driver) noexcept {
+  switch (driver) {
+    case transfer::Driver::kCaller:
+      return &callers_[static_cast<std::size_t>(policy::QosClass::kBulk)];
+    case transfer::Driver::kLatencyCaller:
+      return &callers_[static_cast<std::size_t>(policy::QosClass::kLatency)];
+    case transfer::Driver::kWorker:
+      break;
+  }
+  return nullptr;
 }
 
 void Channel::drive_latency(transfer::WorkLimit& limit, transfer::Driver driver) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "transfer/caller_patience.hpp"
 #include "transfer/slice_queue.hpp"
 #include "transfer/transport.hpp"
 #include "transport/tcp/environment.hpp"
@@ -116,20 +117,12 @@ class Channel final : public transfer::Flow, public std::enable_shared_from_this
   /// Everybody who waits, now or later, gets `error`.
   void end_waits(const Error& error);
 
-  // Written by callers that drive, read by the worker to leave the lanes to them. Relaxed: a hint.
-  /// When a caller was last at the lanes of that class. Who drives bulk drives them all.
-  [[nodiscard]] base::Nanoseconds caller_seen_ns(policy::QosClass qos) const noexcept {
-    const base::Nanoseconds bulk_ns = bulk_caller_ns_.load(std::memory_order_relaxed);
-    return qos == policy::QosClass::kBulk
-               ? bulk_ns
-               : std::max(bulk_ns, latency_caller_ns_.load(std::memory_order_relaxed));
+  /// Callers at the lanes of that class. Who drives bulk drives them all.
+  [[nodiscard]] const transfer::CallerTrace& callers(policy::QosClass qos) const noexcept {
+    return callers_[static_cast<std::size_t>(qos)];
   }
-  void see_caller(base::Nanoseconds now_ns, transfer::Driver driver) noexcept {
-    if (driver == transfer::Driver::kLatencyCaller) {
-      latency_caller_ns_.store(now_ns, std::memory_order_relaxed);
-    } else if (driver == transfer::Driver::kCaller) {
-      bulk_caller_ns_.store(now_ns, std::memory_order_relaxed);
-    }
+  [[nodiscard]] base::Nanoseconds caller_seen_ns() const noexcept {
+    return std::max(callers_[0].seen_ns(), callers_[1].seen_ns());
   }
 
   /// Whether this is the first of its lanes to fall silent since end_silence(). Relaxed: it decides
@@ -143,6 +136,7 @@ class Channel final : public transfer::Flow, public std::enable_shared_from_this
   std::atomic<bool> listed{false};
 
  private:
+  transfer::CallerTrace* trace_of(transfer::Driver driver) noexcept;
   void drive_latency(transfer::WorkLimit& limit, transfer::Driver driver);
   void drive_bulk(transfer::WorkLimit& limit, transfer::Driver driver);
 
@@ -152,8 +146,7 @@ class Channel final : public transfer::Flow, public std::enable_shared_from_this
   const bool is_local_;
   std::vector<platform::SocketAddress> addresses_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::atomic<base::Nanoseconds> latency_caller_ns_{0};
-  std::atomic<base::Nanoseconds> bulk_caller_ns_{0};
+  std::array<transfer::CallerTrace, policy::kQosClasses> callers_;
   std::atomic<std::size_t> turn_{0};
   std::atomic<bool> silent_{false};
 

@@ -556,7 +556,9 @@ ErrorCode TcpTransport::drain(const base::SourceEpoch& client, std::uint64_t lan
 
 bool TcpTransport::leaves_to_caller(const Channel& channel, policy::QosClass qos,
                                     base::Nanoseconds now_ns) {
-  return patience_.expects(channel.caller_seen_ns(qos), now_ns);
+  return patience_.expects(channel.callers(policy::QosClass::kBulk), now_ns) ||
+         (qos == policy::QosClass::kLatency &&
+          patience_.expects(channel.callers(policy::QosClass::kLatency), now_ns));
 }
 
 void TcpTransport::look_after(Channel& channel, base::Nanoseconds now_ns) {
@@ -600,7 +602,7 @@ base::Nanoseconds TcpTransport::on_tick(base::Nanoseconds now_ns) {
       left_to_callers =
           left_to_callers || leaves_to_caller(*channel, policy::QosClass::kLatency, now_ns);
       sleep_ns = std::min(sleep_ns, kTimersPeriod);
-    } else if (now_ns < channel->caller_seen_ns(policy::QosClass::kLatency) + kLinger) {
+    } else if (now_ns < channel->caller_seen_ns() + kLinger) {
       sleep_ns = std::min(sleep_ns, kLinger);
     } else {
       unlist_idle(channel);
