@@ -111,6 +111,11 @@ def orbite_over_tcp(key: str, label: str, plugin_dir: Path) -> Variant:
                    settings=TCP_ONLY)
 
 
+def ucx_over_tcp() -> str:
+    """NIXL refuses transports that have nothing for GPUs where there is one."""
+    return "tcp,cuda_copy" if Path("/dev/nvidiactl").exists() else "tcp"
+
+
 def variants(plugin_dir: Path) -> dict[str, Variant]:
     ours, loopback = {"NIXL_PLUGIN_DIR": str(plugin_dir)}, {"UCX_NET_DEVICES": "lo"}
     every = (
@@ -118,7 +123,7 @@ def variants(plugin_dir: Path) -> dict[str, Variant]:
         Variant("orbite", "ORBITE CMA", "ORBITE", ours, route="cma"),
         Variant("ucx", "UCX default", "UCX", loopback),
         orbite_over_tcp("orbite-tcp", "ORBITE TCP", plugin_dir),
-        Variant("ucx-tcp", "UCX tcp", "UCX", {"UCX_TLS": "tcp", **loopback}),
+        Variant("ucx-tcp", "UCX tcp", "UCX", {"UCX_TLS": ucx_over_tcp(), **loopback}),
     )
     return {variant.key: variant for variant in every}
 
