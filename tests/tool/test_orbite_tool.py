@@ -412,7 +412,9 @@ def test_sim_spreads_seeds_over_processes_and_writes_json() -> None:
     assert told["seeds"] == 40
     assert told["failing_seed"] is None
     assert told["executions"] > 100
-    assert sum(told["executions_by_route"].values()) == told["executions"]
+    # Who dies in the middle of its post never tells of it.
+    assert sum(told["executions_by_route"].values()) >= told["executions"]
+    assert told["executions_by_route"]["shm"] > 0
     assert told["seeds_per_second"] > 0
 
 
