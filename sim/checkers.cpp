@@ -55,7 +55,18 @@ void Checkers::foreign(Host& host, const Host& owner) {
   violation("S1", host.index, 0, "an access to the memory of host%u", owner.index);
 }
 
-void Checkers::access(Host& host, std::uint64_t offset, std::uint64_t length, Access kind) {
+void Checkers::freed(const SharedPages& pages, std::uint64_t offset, std::uint64_t length,
+                     Access kind) {
+  violation("S3", pages.life.host, 0, "%llu bytes %s %llu in pages that their owner had freed",
+            ull(length), name_of(kind), ull(offset));
+}
+
+void Checkers::astray(const Host& host, std::uint64_t length) {
+  violation("S1", host.index, 0, "a copy of %llu bytes where nobody has memory", ull(length));
+}
+
+void Checkers::access(const Memory& memory, std::uint64_t offset, std::uint64_t length,
+                      Access kind) {
   if (ignores_) {
     return;
   }
@@ -63,30 +74,33 @@ void Checkers::access(Host& host, std::uint64_t offset, std::uint64_t length, Ac
   trace_.mix(length);
   const std::uint64_t end = offset + length;
   while (offset < end) {
-    const Claim* const claim = host.claims.find(offset);
+    const Claim* const claim = memory.claims.find(offset);
     std::uint64_t step_end = end;
     if (claim != nullptr) {
       step_end = std::min(end, claim->end);
-      claimed(host, *claim, offset, step_end - offset, kind);
+      claimed(memory, *claim, offset, step_end - offset, kind);
     } else {
-      while (step_end > offset + 1 && !host.claims.free(offset, step_end)) {
+      while (step_end > offset + 1 && !memory.claims.free(offset, step_end)) {
         --step_end;
       }
-      unclaimed(host, offset, step_end - offset, kind);
+      unclaimed(memory, offset, step_end - offset, kind);
     }
     offset = step_end;
   }
 }
 
-void Checkers::unclaimed(Host& host, std::uint64_t offset, std::uint64_t length, Access kind) {
-  const Claim* const ghost = host.ghosts.find(offset);
+void Checkers::unclaimed(const Memory& memory, std::uint64_t offset, std::uint64_t length,
+                         Access kind) {
+  const Host& host = memory.host;
+  const bool is_past = memory.life != host.life();
+  const Claim* const ghost = is_past ? nullptr : host.ghosts.find(offset);
   if (ghost != nullptr && ghost->request->execution != nullptr) {
     violation("S7", host.index, ghost->request->execution->id,
               "%llu bytes %s %llu of life %u, where the execution was posted to an earlier life",
               ull(length), name_of(kind), ull(offset), host.life_number);
     return;
   }
-  for (auto grave = host.graves.rbegin(); grave != host.graves.rend(); ++grave) {
+  for (auto grave = host.graves.rbegin(); !is_past && grave != host.graves.rend(); ++grave) {
     if (grave->begin <= offset && offset < grave->end && grave->request->execution != nullptr) {
       violation("S2", host.index, grave->request->execution->id,
                 "%llu bytes %s %llu after the execution was terminal and its request was released",
@@ -94,12 +108,12 @@ void Checkers::unclaimed(Host& host, std::uint64_t offset, std::uint64_t length,
       return;
     }
   }
-  violation("S1", host.index, 0, "%llu bytes %s %llu, which no execution has", ull(length),
-            name_of(kind), ull(offset));
+  violation("S1", host.index, 0, "%llu bytes %s %llu of life %u, which no execution has",
+            ull(length), name_of(kind), ull(offset), memory.life.number);
 }
 
-void Checkers::claimed(Host& host, const Claim& claim, std::uint64_t offset, std::uint64_t length,
-                       Access kind) {
+void Checkers::claimed(const Memory& memory, const Claim& claim, std::uint64_t offset,
+                       std::uint64_t length, Access kind) {
   const RequestModel& request = *claim.request;
   ExecutionModel* const execution = request.execution.get();
   const ExtentModel& extent = request.extents[claim.extent];
@@ -107,8 +121,8 @@ void Checkers::claimed(Host& host, const Claim& claim, std::uint64_t offset, std
       claim.is_local ? *extent.local_registration : *extent.remote_registration;
   const std::uint64_t id = execution != nullptr ? execution->id : 0;
   const auto broken = [&](const char* invariant, const char* why) {
-    violation(invariant, host.index, id, "%llu bytes %s %llu: %s", ull(length), name_of(kind),
-              ull(offset), why);
+    violation(invariant, memory.host.index, id, "%llu bytes %s %llu: %s", ull(length),
+              name_of(kind), ull(offset), why);
   };
   if (execution == nullptr) {
     broken("S1", "the request was never posted");
@@ -122,7 +136,7 @@ void Checkers::claimed(Host& host, const Claim& claim, std::uint64_t offset, std
     broken("S2", "the execution was terminal");
     return;
   }
-  if (registration.life != host.life()) {
+  if (registration.life != memory.life) {
     broken("S7", "the registration is of another life of the host");
     return;
   }
@@ -130,22 +144,22 @@ void Checkers::claimed(Host& host, const Claim& claim, std::uint64_t offset, std
     broken("S3", "the registration had retired");
     return;
   }
-  bytes_of(host, *execution, extent.offset + (offset - claim.begin), offset, length, kind);
+  bytes_of(memory, *execution, extent.offset + (offset - claim.begin), offset, length, kind);
 }
 
-void Checkers::bytes_of(Host& host, ExecutionModel& execution, std::uint64_t in_request,
+void Checkers::bytes_of(const Memory& memory, ExecutionModel& execution, std::uint64_t in_request,
                         std::uint64_t offset, std::uint64_t length, Access kind) {
   std::vector<bool>& seen = kind == Access::kLanded ? execution.landed : execution.sent;
-  const std::uint8_t* const bytes = host.arena.data() + offset;
+  const std::uint8_t* const bytes = memory.bytes + (offset - memory.first);
   for (std::uint64_t i = 0; i < length; ++i) {
     if (seen[in_request + i]) {
-      violation("S4", host.index, execution.id, "byte %llu of the request was %s memory twice",
-                ull(in_request + i), name_of(kind));
+      violation("S4", memory.host.index, execution.id,
+                "byte %llu of the request was %s memory twice", ull(in_request + i), name_of(kind));
       return;
     }
     seen[in_request + i] = true;
     if (bytes[i] != execution.source[in_request + i]) {
-      violation("S1", host.index, execution.id,
+      violation("S1", memory.host.index, execution.id,
                 "byte %llu of the request is not that of its source", ull(in_request + i));
       return;
     }

@@ -22,13 +22,30 @@ class Checkers {
   Checkers(const Scheduler& scheduler, Trace& trace, Stats& stats)
       : scheduler_(scheduler), trace_(trace), stats_(stats) {}
 
+  /// The memory of a host as one of its lives has it, or had it.
+  struct Memory {
+    Host& host;
+    Life life;
+    const ClaimMap& claims;
+    const std::uint8_t* bytes;  ///< from offset `first` of the arena on
+    std::uint64_t first;
+  };
+
   enum class Access : std::uint8_t {
     kSent,   ///< bytes leave the memory for a socket or a neighbour
     kRead,   ///< or for another range of the same host
     kLanded  ///< bytes have come into it
   };
   /// S1, S2, S3, S4, S7: an access of that host's engine, or of its kernel on behalf of it.
-  void access(Host& host, std::uint64_t offset, std::uint64_t length, Access kind);
+  void access(Host& host, std::uint64_t offset, std::uint64_t length, Access kind) {
+    access({host, host.life(), host.claims, host.arena.data(), 0}, offset, length, kind);
+  }
+  /// Also of a life that is over, whose pages somebody has.
+  void access(const Memory& memory, std::uint64_t offset, std::uint64_t length, Access kind);
+  /// S3: of pages that their owner, who lives on, has freed when nothing in them was registered.
+  void freed(const SharedPages& pages, std::uint64_t offset, std::uint64_t length, Access kind);
+  /// S1: a copy of that host's engine from or to an address at which nobody's memory is.
+  void astray(const Host& host, std::uint64_t length);
   /// An address outside the host's own arena but inside that of another one.
   void foreign(Host& host, const Host& owner);
 
@@ -69,10 +86,10 @@ class Checkers {
   [[nodiscard]] std::vector<Violation>& violations() noexcept { return violations_; }
 
  private:
-  void claimed(Host& host, const Claim& claim, std::uint64_t offset, std::uint64_t length,
+  void claimed(const Memory& memory, const Claim& claim, std::uint64_t offset, std::uint64_t length,
                Access kind);
-  void unclaimed(Host& host, std::uint64_t offset, std::uint64_t length, Access kind);
-  void bytes_of(Host& host, ExecutionModel& execution, std::uint64_t in_request,
+  void unclaimed(const Memory& memory, std::uint64_t offset, std::uint64_t length, Access kind);
+  void bytes_of(const Memory& memory, ExecutionModel& execution, std::uint64_t in_request,
                 std::uint64_t offset, std::uint64_t length, Access kind);
   void ended(Host& host, const RequestModel& request, const Outcome& outcome);
 

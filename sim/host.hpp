@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "sim/model.hpp"
 #include "sim/random.hpp"
 #include "sim/scheduler.hpp"
+#include "sim/shared_pages.hpp"
 
 namespace orbite::sim {
 
@@ -111,7 +113,9 @@ struct Host {
   std::uint32_t no_memory_per_mille = 0;
 
   // What the application knows.
-  bool forgetful = false;  ///< it does not take its notifications
+  bool forgetful = false;                    ///< it does not take its notifications
+  std::vector<AllocationModel> allocations;  ///< of this life, or of the last one while it is down
+  std::uint64_t allocations_made = 0;        ///< in that life
   std::vector<RegistrationPtr> registrations;
   std::vector<PeerModel> peers;
   std::vector<RangeModel> ranges;
@@ -119,7 +123,9 @@ struct Host {
 
   // What the world knows of its memory.
   ClaimMap claims;
-  ClaimMap ghosts;            ///< of its last life
+  ClaimMap ghosts;  ///< of its last life
+  /// Of lives whose pages neighbours may still have, by their numbers.
+  std::map<std::uint32_t, ClaimMap> past_claims;
   std::vector<Claim> graves;  ///< of requests that have ended, newest last
 
   [[nodiscard]] Life life() const noexcept { return {index, life_number}; }

@@ -182,14 +182,22 @@ HostNeighbors::~HostNeighbors() {
   neighborhood_.remove(*this);
 }
 
+void HostNeighbors::keep_state(std::shared_ptr<const SimPageFile> file) {
+  const std::byte* const first = file->memory();
+  std::vector<std::byte> bytes(first, first + file->bytes());
+  last_states_.push_back({std::move(file), std::move(bytes)});
+}
+
 void HostNeighbors::died() {
   for (const Mapping* const mapping : mappings_) {
     if (mapping->writable) {
-      const std::byte* const first = mapping->file->memory();
-      last_states_.push_back({mapping->file, {first, first + mapping->file->bytes()}});
+      keep_state(mapping->file);
     }
   }
   mappings_.clear();
+  for (auto& file : std::exchange(pages_, {})) {
+    keep_state(std::move(file));
+  }
   neighborhood_.process_died(record_);
 }
 
@@ -312,11 +320,35 @@ IoResult HostNeighbors::receive(Socket socket, std::span<std::uint8_t> buffer, F
     return failed(EBADF);
   }
   const IoResult received = end->connection->receive(end->side, buffer, files);
-  if (!files.empty() && (lacks_descriptors() || lacks_memory())) {
+  if (const int native_errno = spoil(files); native_errno != 0) {
+    ++neighborhood_.counts.pages_lost;
     files.clear();  // and the message is lost
-    return failed(EMFILE);
+    return failed(native_errno);
   }
   return received;
+}
+
+int HostNeighbors::spoil(Files& files) {
+  if (files.empty()) {
+    return 0;
+  }
+  if (lacks_descriptors() || lacks_memory()) {
+    return EMFILE;
+  }
+  Random& random = neighborhood_.random();
+  const std::uint32_t failures = neighborhood_.kernel(network_.machine()).page_failures;
+  if (failures == 0 || !random.chance(failures)) {
+    return 0;
+  }
+  if (!random.chance(600)) {
+    return random.chance(800) ? ENOMEM : EBADF;
+  }
+  const auto* const sent = dynamic_cast<const SimPageFile*>(files.back().get());
+  ORBITE_CHECK(sent != nullptr);
+  const std::uint64_t bytes = random.between(1, sent->bytes());
+  files.back() = std::make_shared<const SimPageFile>(sent->whole().shared_from_this(), bytes);
+  ++neighborhood_.counts.pages_shortened;
+  return 0;
 }
 
 // ---- Pages
@@ -441,22 +473,62 @@ ProcessCopy HostNeighbors::copy(const ProcessRecord& target, std::span<const iov
   neighborhood_.counts.copies += copied.bytes > 0 ? 1 : 0;
   neighborhood_.counts.bytes_copied += copied.bytes;
   if (ambush.kills) {
-    ++neighborhood_.counts.killed_inside;
-    network_.kill();
-    if (hooks_.killed) {
-      hooks_.killed(copied.bytes, bytes);
-    }
+    die_inside(copied.bytes, bytes);
     return {0, ESRCH};
   }
   stop(ambush.stop_after_ns);
   return copied;
 }
 
-void HostNeighbors::stop(base::Nanoseconds time_ns) {
-  if (time_ns > 0 && hooks_.stop) {
-    ++neighborhood_.counts.stopped_inside;
-    hooks_.stop(time_ns);
+void HostNeighbors::begin_mapped_copy(std::uint64_t bytes,
+                                      const std::function<void(std::uint64_t)>& make) {
+  if (network_.dead()) {
+    return;
   }
+  Neighborhood::Counts& counts = neighborhood_.counts;
+  Random& random = neighborhood_.random();
+  const Ambush ambush = take_ambush();
+  counts.stopped_inside_mapped += stop(ambush.stop_before_ns) ? 1 : 0;
+  ++counts.mapped_copies;
+  counts.mapped_bytes += bytes;
+  if (ambush.kills) {
+    const std::uint64_t made = random.below(bytes + 1);
+    make(made);
+    ++counts.killed_inside_mapped;
+    die_inside(made, bytes);
+  } else if (ambush.stop_after_ns > 0) {
+    make(random.below(bytes));
+    counts.stopped_inside_mapped += stop(ambush.stop_after_ns) ? 1 : 0;
+  }
+}
+
+std::optional<HostNeighbors::Mapped> HostNeighbors::find_mapped(
+    std::uint64_t address, std::uint64_t length) const noexcept {
+  for (const Mapping* const mapping : mappings_) {
+    const std::uint64_t begin = address_of(mapping->memory);
+    const std::uint64_t bytes = mapping->file->bytes();
+    if (address >= begin && length <= bytes && address - begin <= bytes - length) {
+      return Mapped{&mapping->file->whole(), address - begin};
+    }
+  }
+  return std::nullopt;
+}
+
+void HostNeighbors::die_inside(std::uint64_t bytes, std::uint64_t bytes_max) {
+  ++neighborhood_.counts.killed_inside;
+  network_.kill();
+  if (hooks_.killed) {
+    hooks_.killed(bytes, bytes_max);
+  }
+}
+
+bool HostNeighbors::stop(base::Nanoseconds time_ns) {
+  if (time_ns == 0 || !hooks_.stop) {
+    return false;
+  }
+  ++neighborhood_.counts.stopped_inside;
+  hooks_.stop(time_ns);
+  return true;
 }
 
 ProcessCopy HostNeighbors::move_bytes(HostNeighbors& target, std::span<const iovec> local,

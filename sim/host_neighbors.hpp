@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "platform/neighbors.hpp"
@@ -59,13 +60,28 @@ class HostNeighbors final : public platform::Neighbors {
   /// Memory of the process that others may copy, beside what it maps of page files. Of everything
   /// else that it has, only a few bytes at a time can be read.
   void add_memory(std::uint64_t address, std::uint64_t bytes);
+  /// Pages that are part of that memory, for as long as the process lives.
+  void add_pages(std::shared_ptr<const SimPageFile> file) { pages_.push_back(std::move(file)); }
+
+  /// Where an address lies in pages that this process has mapped.
+  struct Mapped {
+    const SimPageFile* whole;
+    std::uint64_t offset;
+  };
+  /// Nothing, unless all of it lies in one mapping.
+  [[nodiscard]] std::optional<Mapped> find_mapped(std::uint64_t address,
+                                                  std::uint64_t length) const noexcept;
+  /// Its engine is about to copy between its own memory and pages of another process, when this
+  /// returns: what an ambush does then is done here. `make(count)` copies the first `count` bytes:
+  /// all that will be if the process dies, and else those that are in place while it stands still.
+  void begin_mapped_copy(std::uint64_t bytes, const std::function<void(std::uint64_t)>& make);
 
   /// What happens to this process at a copy that the system does not refuse.
   struct Ambush {
     std::uint32_t copies_before = 0;  ///< that pass unharmed
     bool kills = false;               ///< inside, when a part of the bytes is copied
     base::Nanoseconds stop_before_ns = 0;
-    base::Nanoseconds stop_after_ns = 0;
+    base::Nanoseconds stop_after_ns = 0;  ///< when a part of the bytes is copied through a mapping
   };
   void lay(const Ambush& ambush) { ambush_ = ambush; }
   void call_off() noexcept { ambush_.reset(); }
@@ -98,10 +114,15 @@ class HostNeighbors final : public platform::Neighbors {
   };
 
   void died();
+  void keep_state(std::shared_ptr<const SimPageFile> file);
+  void die_inside(std::uint64_t bytes, std::uint64_t bytes_max);
+  /// What a kernel that is short of something makes of the files of a message. 0, or its errno.
+  int spoil(Files& files);
   [[nodiscard]] bool lacks_memory() const;
   [[nodiscard]] bool lacks_descriptors();
   [[nodiscard]] Ambush take_ambush();
-  void stop(base::Nanoseconds time_ns);
+  /// False: it did not.
+  bool stop(base::Nanoseconds time_ns);
   platform::ProcessCopy move_bytes(HostNeighbors& target, std::span<const iovec> local,
                                    std::span<const iovec> remote, bool writes,
                                    std::uint64_t bytes_max);
@@ -114,6 +135,7 @@ class HostNeighbors final : public platform::Neighbors {
   const Neighborhood::RecordPtr record_;
   std::vector<Range> memory_;
   std::vector<const Mapping*> mappings_;
+  std::vector<std::shared_ptr<const SimPageFile>> pages_;
   std::optional<Ambush> ambush_;
   std::vector<LastState> last_states_;
 };

@@ -47,6 +47,8 @@ class Neighborhood {
     bool can_forbid_writes = true;
     bool forbids_copies = false;
     bool has_huge_pages = false;
+    /// Of a thousand messages with pages, of so many they do not come, or not all of them.
+    std::uint32_t page_failures = 0;
   };
   static constexpr base::Nanoseconds kLatencyMax = 20 * base::kMicrosecond;
 
@@ -60,8 +62,14 @@ class Neighborhood {
     std::uint64_t mappings = 0;
     std::uint64_t copies = 0;  ///< between two processes, that moved something
     std::uint64_t bytes_copied = 0;
-    std::uint64_t killed_inside = 0;
+    std::uint64_t mapped_copies = 0;  ///< within one process, to or from pages of another one
+    std::uint64_t mapped_bytes = 0;
+    std::uint64_t killed_inside = 0;  ///< copies of both kinds
     std::uint64_t stopped_inside = 0;
+    std::uint64_t killed_inside_mapped = 0;  ///< of them, of the second kind
+    std::uint64_t stopped_inside_mapped = 0;
+    std::uint64_t pages_lost = 0;       ///< messages whose pages did not come
+    std::uint64_t pages_shortened = 0;  ///< or not all of them
   };
   Counts counts;
 

@@ -80,6 +80,7 @@ void Nemesis::strike(Fault fault) {
     case Fault::kPortTaken:
     case Fault::kNoMemory:
     case Fault::kLateMessage:
+    case Fault::kNoPages:
     case Fault::kNoCopies:
     case Fault::kStopInCopy:
     case Fault::kKillInCopy:
@@ -236,6 +237,11 @@ void Nemesis::strike_host(Fault fault) {
         world_.neighborhood.kernel(host.machine).latency_max_ns = Neighborhood::kLatencyMax;
       });
       return;
+    case Fault::kNoPages:
+      world_.neighborhood.kernel(host.machine).page_failures =
+          static_cast<std::uint32_t>(random_.between(50, 700));
+      later([this, &host] { world_.neighborhood.kernel(host.machine).page_failures = 0; });
+      return;
     case Fault::kNoCopies:
     case Fault::kStopInCopy:
     case Fault::kKillInCopy:
@@ -282,6 +288,7 @@ void Nemesis::end() {
     machine.ignores_connects = false;
     machine.ports_taken.clear();
     world_.neighborhood.kernel(a).latency_max_ns = Neighborhood::kLatencyMax;
+    world_.neighborhood.kernel(a).page_failures = 0;
     for (std::uint32_t b = 0; b < a; ++b) {
       restore_link(a, b);
     }

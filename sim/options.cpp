@@ -7,14 +7,14 @@ namespace orbite::sim {
 namespace {
 
 constexpr std::array<std::string_view, kFaults> kNames = {
-    "delay",        "short",     "clog",         "cut",         "cut-one-way",
-    "reset",        "give-up",   "accept-fails", "no-connect",  "pause",
-    "clock-jump",   "kill",      "power-loss",   "port-taken",  "no-memory",
-    "late-message", "no-copies", "stop-in-copy", "kill-in-copy"};
+    "delay",        "short",    "clog",         "cut",          "cut-one-way",
+    "reset",        "give-up",  "accept-fails", "no-connect",   "pause",
+    "clock-jump",   "kill",     "power-loss",   "port-taken",   "no-memory",
+    "late-message", "no-pages", "no-copies",    "stop-in-copy", "kill-in-copy"};
 
 constexpr FaultSet kProcessFaults =
     bit(Fault::kPause) | bit(Fault::kClockJump) | bit(Fault::kKill) | bit(Fault::kPowerLoss) |
-    bit(Fault::kPortTaken) | bit(Fault::kNoMemory) | bit(Fault::kNoCopies) |
+    bit(Fault::kPortTaken) | bit(Fault::kNoMemory) | bit(Fault::kNoPages) | bit(Fault::kNoCopies) |
     bit(Fault::kStopInCopy) | bit(Fault::kKillInCopy);
 
 constexpr std::array<Profile, 4> kProfiles = {

@@ -10,6 +10,7 @@
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "policy/route_table.hpp"
 #include "telemetry/counters.hpp"
 
 namespace orbite::sim {
@@ -33,11 +34,12 @@ enum class Fault : std::uint8_t {
   kNoMemory,     ///< allocations of an engine fail
   // Of machines that several hosts share.
   kLateMessage,  ///< what one process tells another by a local socket is late
+  kNoPages,      ///< pages that one process hands another do not come, or not all of them
   kNoCopies,     ///< nobody may reach the memory of a process
   kStopInCopy,   ///< a process stands still in the middle of a copy
   kKillInCopy,   ///< a process dies in the middle of a copy
 };
-inline constexpr std::size_t kFaults = 19;
+inline constexpr std::size_t kFaults = 20;
 inline constexpr std::size_t kFaultsAlone = 15;  ///< those that need no shared machine come first
 std::string_view fault_name(Fault fault) noexcept;
 
@@ -118,12 +120,24 @@ struct Stats {
   std::uint64_t local_messages = 0;        ///< by sockets of one machine
   std::uint64_t copies = 0;                ///< from one process to another
   std::uint64_t bytes_copied = 0;
-  std::uint64_t killed_inside_copies = 0;
+  std::uint64_t mapped_copies = 0;  ///< within one process, to or from pages of another one
+  std::uint64_t mapped_bytes = 0;
+  std::uint64_t killed_inside_copies = 0;  ///< of both kinds
   std::uint64_t stopped_inside_copies = 0;
-  std::uint64_t allocations = 0;  ///< that engines asked for
+  std::uint64_t killed_inside_mapped = 0;  ///< of them, of the second kind
+  std::uint64_t stopped_inside_mapped = 0;
+  std::uint64_t pages_replaced = 0;   ///< shared allocations that were freed for another one
+  std::uint64_t pages_lost = 0;       ///< messages whose pages did not come
+  std::uint64_t pages_shortened = 0;  ///< or not all of them
+  std::uint64_t allocations = 0;      ///< that engines asked for
   std::uint64_t allocations_failed = 0;
   base::Nanoseconds virtual_ns = 0;
   EngineCounts engines;  ///< summed over all lives
+  /// That engines admitted, by the transport of their route: policy::TransportKind.
+  std::array<std::uint64_t, policy::kTransportKinds> executions_by{};
+  [[nodiscard]] std::uint64_t by(policy::TransportKind kind) const {
+    return executions_by[static_cast<std::size_t>(kind)];
+  }
 };
 
 struct Report {

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "base/assert.hpp"
 
 namespace orbite::sim {
@@ -15,9 +17,20 @@ SimPageFile::SimPageFile(std::uint64_t bytes)
   memory_ = map(true);
 }
 
+SimPageFile::SimPageFile(std::shared_ptr<const SimPageFile> whole, std::uint64_t bytes)
+    : whole_(std::move(whole)),
+      bytes_(bytes),
+      descriptor_(whole_->descriptor_),
+      writes_forbidden_(whole_->writes_forbidden_) {
+  ORBITE_CHECK(bytes > 0 && bytes <= whole_->bytes_ && whole_->whole_ == nullptr);
+  memory_ = map(true);
+}
+
 SimPageFile::~SimPageFile() {
   unmap(memory_);
-  ::close(descriptor_);
+  if (whole_ == nullptr) {
+    ::close(descriptor_);
+  }
 }
 
 std::byte* SimPageFile::map(bool writable) const {
@@ -28,5 +41,11 @@ std::byte* SimPageFile::map(bool writable) const {
 }
 
 void SimPageFile::unmap(std::byte* mapping) const noexcept { munmap(mapping, bytes_); }
+
+void SimPageFile::map_at(void* address, std::uint64_t offset, std::uint64_t length) const {
+  ORBITE_CHECK(offset <= bytes_ && length <= bytes_ - offset);
+  ORBITE_CHECK(mmap(address, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor_,
+                    static_cast<off_t>(offset)) == address);
+}
 
 }  // namespace orbite::sim

@@ -208,6 +208,12 @@ Report run(std::uint64_t seed, const Options& options) {
     world.stats.local_messages = neighbors.messages;
     world.stats.copies = neighbors.copies;
     world.stats.bytes_copied = neighbors.bytes_copied;
+    world.stats.mapped_copies = neighbors.mapped_copies;
+    world.stats.mapped_bytes = neighbors.mapped_bytes;
+    world.stats.killed_inside_mapped = neighbors.killed_inside_mapped;
+    world.stats.stopped_inside_mapped = neighbors.stopped_inside_mapped;
+    world.stats.pages_lost = neighbors.pages_lost;
+    world.stats.pages_shortened = neighbors.pages_shortened;
     world.stats.killed_inside_copies = neighbors.killed_inside;
     world.stats.stopped_inside_copies = neighbors.stopped_inside;
     report.violations = std::move(world.checkers.violations());

@@ -26,6 +26,9 @@ bool Scheduler::run_next(base::Nanoseconds limit_ns) {
     }
     now_ns_ = std::max(now_ns_, event.when_ns);
     ++events_run_;
+    if (before_event) {
+      before_event();
+    }
     event.action();
     return true;
   }

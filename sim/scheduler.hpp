@@ -41,6 +41,9 @@ class Scheduler {
     Scheduler& scheduler_;
   };
 
+  /// Called before each event; may be empty.
+  std::function<void()> before_event;
+
   [[nodiscard]] std::uint64_t events_run() const noexcept { return events_run_; }
 
  private:

@@ -72,8 +72,9 @@ void Workload::step(Host& host) {
     std::uint32_t weight;
     Step step;
   };
-  static constexpr std::array<Weighted, 21> kSteps = {{{8, &Workload::register_memory},
+  static constexpr std::array<Weighted, 22> kSteps = {{{8, &Workload::register_memory},
                                                        {3, &Workload::deregister_some},
+                                                       {2, &Workload::replace_pages},
                                                        {8, &Workload::import_peer},
                                                        {2, &Workload::connect_peer},
                                                        {1, &Workload::retire_peer},
@@ -117,13 +118,24 @@ void Workload::step(Host& host) {
 
 // ---- Memory
 
+/// Often all of one kind of memory.
 void Workload::register_memory(Host& host) {
+  if (!host.allocations.empty() && random_.chance(600)) {
+    const SharedPages& pages = *host.allocations[random_.below(host.allocations.size())].pages;
+    register_memory(host, pages.begin, pages.end);
+  } else {
+    register_memory(host, 0, kArenaBytes);
+  }
+}
+
+/// A part of that.
+void Workload::register_memory(Host& host, std::uint64_t begin, std::uint64_t end) {
   auto registration = std::make_shared<RegistrationModel>();
   registration->id = next_id_++;
   registration->life = host.life();
   const std::uint64_t length =
-      random_.chance(300) ? kArenaBytes : random_.between(2048, kArenaBytes);
-  registration->begin = random_.below(kArenaBytes - length + 1);
+      random_.chance(300) ? end - begin : random_.between(2048, end - begin);
+  registration->begin = begin + random_.below(end - begin - length + 1);
   registration->end = registration->begin + length;
   if (random_.chance(100)) {
     registration->access = static_cast<std::uint8_t>(kAccessLocal | random_.below(8));
@@ -170,6 +182,29 @@ void Workload::deregister_some(Host& host) {
                 [](const RegistrationPtr& registration) { return registration->retired(); });
   if (!host.registrations.empty()) {
     deregister(host, host.registrations[random_.below(host.registrations.size())]);
+  }
+}
+
+/// The application frees a shared allocation when nothing of it is registered any more.
+void Workload::replace_pages(Host& host) {
+  if (host.allocations.empty()) {
+    return;
+  }
+  const std::size_t index = random_.below(host.allocations.size());
+  const SharedPages pages = *host.allocations[index].pages;
+  bool is_free = true;
+  for (const RegistrationPtr& registration : std::vector<RegistrationPtr>(host.registrations)) {
+    if (registration->begin < pages.end && pages.begin < registration->end) {
+      if (!registration->deregistered) {
+        deregister(host, registration);
+      }
+      is_free = is_free && registration->retired();
+    }
+  }
+  if (is_free) {
+    ++world_.stats.pages_replaced;
+    world_.replace_pages(host, index);
+    register_memory(host, pages.begin, pages.end);
   }
 }
 

@@ -41,6 +41,8 @@ class Workload {
   void next_step(Host& host);
   void step(Host& host);
   void register_memory(Host& host);
+  void register_memory(Host& host, std::uint64_t begin, std::uint64_t end);
+  void replace_pages(Host& host);
   void deregister_some(Host& host);
   void import_peer(Host& host);
   void connect_peer(Host& host);
@@ -72,7 +74,6 @@ class Workload {
                                          std::uint64_t end, std::uint64_t length);
   NotificationPtr new_notification(Host& host, const Life& to);
   std::vector<std::uint8_t> message_of(const NotificationModel& notification);
-  Host& remote_host(const RequestModel& request) { return world_.host(request.peer.host); }
   RequestPtr some_request(Host& host, bool active_first);
 
   World& world_;

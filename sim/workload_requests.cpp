@@ -55,8 +55,8 @@ std::optional<std::uint64_t> Workload::find_room(const ClaimMap& claims, std::ui
 
 bool Workload::draw_extent(Host& host, const RequestPtr& request, const RangeModel& range,
                            const RegistrationPtr& local) {
-  Host& remote = remote_host(*request);
-  const bool remote_lives = world_.alive(request->peer);
+  // Of the dead mostly nothing is claimed: nothing of it may come anywhere.
+  ClaimMap* const remote = world_.claims_of(request->peer);
   const std::uint64_t length = random_.size(kExtentBytesMax);
   ExtentModel extent{0, 0, length, request->bytes, local, range.registration};
   const auto near_at = find_room(host.claims, local->begin, local->end, length);
@@ -77,19 +77,18 @@ bool Workload::draw_extent(Host& host, const RequestPtr& request, const RangeMod
   host.claims.add({extent.local, extent.local + length, request, index, true});
   const bool behind = extent.remote != 0 && extent.remote >= range.begin &&
                       extent.remote + length <= range.end &&
-                      (!remote_lives || remote.claims.free(extent.remote, extent.remote + length));
+                      (remote == nullptr || remote->free(extent.remote, extent.remote + length));
   if (!behind) {
-    // Of the dead nothing is claimed: nothing of it may come anywhere.
     const ClaimMap nothing;
     const auto far_at =
-        find_room(remote_lives ? remote.claims : nothing, range.begin, range.end, length);
+        find_room(remote != nullptr ? *remote : nothing, range.begin, range.end, length);
     if (!far_at) {
       return false;
     }
     extent.remote = *far_at;
   }
-  if (remote_lives) {
-    remote.claims.add({extent.remote, extent.remote + length, request, index, false});
+  if (remote != nullptr) {
+    remote->add({extent.remote, extent.remote + length, request, index, false});
   }
   request->extents.push_back(std::move(extent));
   request->bytes += length;
@@ -110,9 +109,7 @@ bool Workload::draw_extents(Host& host, const RequestPtr& request, const RangeMo
   for (std::size_t i = 0; i < count; ++i) {
     if (!draw_extent(host, request, range, live[random_.below(live.size())])) {
       // A claim on one side alone is nothing.
-      for (const auto& each : world_.hosts) {
-        each->claims.remove_extent(*request, request->extents.size());
-      }
+      host.claims.remove_extent(*request, request->extents.size());
     }
   }
   return !request->extents.empty();
@@ -226,13 +223,10 @@ std::shared_ptr<ExecutionModel> Workload::begin_execution(const RequestModel& re
   for (const ExtentModel& extent : request.extents) {
     const std::span<const std::uint8_t> source(execution->source);
     const std::span<const std::uint8_t> target(other);
-    world_.host(request.owner.host)
-        .arena.put(extent.local, (writes ? source : target).subspan(extent.offset, extent.length));
-    if (world_.alive(request.peer)) {
-      world_.host(request.peer.host)
-          .arena.put(extent.remote,
-                     (writes ? target : source).subspan(extent.offset, extent.length));
-    }
+    world_.put(request.owner, extent.local,
+               (writes ? source : target).subspan(extent.offset, extent.length));
+    world_.put(request.peer, extent.remote,
+               (writes ? target : source).subspan(extent.offset, extent.length));
   }
   return execution;
 }

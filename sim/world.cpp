@@ -40,6 +40,7 @@ World::World(std::uint64_t seed, const Options& run_options)
     hosts.push_back(std::make_unique<Host>(i, machine, scheduler, random.next()));
   }
   draw_kernels();
+  scheduler.before_event = [this] { settle_copy(); };
 }
 
 std::uint32_t World::draw_hosts() {
@@ -119,6 +120,8 @@ Config World::draw_config(const Host& host) {
   config.notifications.inbox_bytes_max = pick<std::uint64_t>(random, {2000, 65'536});
   config.notifications.outbox_bytes_max = pick<std::uint64_t>(random, {2000, 65'536});
   config.close.timeout_ms = 100;
+  config.shm.enabled = !random.chance(80);
+  config.cma.enabled = !random.chance(120);
   trace.note(now_ns(), "%s: slices of %llu, %llu bulk lanes, %llu served lanes",
              host.name().c_str(), static_cast<unsigned long long>(config.tcp.slice_bytes),
              static_cast<unsigned long long>(config.tcp.bulk_lanes_per_peer),
@@ -163,6 +166,8 @@ World::Entry::Entry(World& world, Host& host)
     : world_(world), host_(host), fault_(world.draw_allocation_fault(host)) {}
 
 World::Entry::~Entry() {
+  const AllocationShelter shelter;
+  world_.settle_copy();
   world_.stats.allocations += fault_.seen();
   world_.stats.allocations_failed += fault_.failed();
 }
@@ -225,13 +230,21 @@ bool World::start(Host& host) {
   if (!fabric.machine(host.machine).up) {
     fabric.power_on(host.machine);
   }
-  ++host.life_number;
-  host.ghosts = std::exchange(host.claims, {});
+  host.ghosts = host.claims;
+  if (!host.allocations.empty()) {
+    host.past_claims.emplace(host.life_number, std::move(host.claims));
+  }
+  host.claims.clear();
   host.graves.clear();
-  host.arena.fill(random, 0, kArenaBytes);
+  ++host.life_number;
   make_process(host);
+  draw_allocations(host);
+  host.arena.fill(random, 0, kArenaBytes);
   EngineEnvironment environment{
-      *host.network, host.clock, host.engine_random, host.waiter,
+      *host.network,
+      host.clock,
+      host.engine_random,
+      host.waiter,
       [&host, this] {
         const std::uint16_t boots = fabric.machine(host.machine).boots;
         base::HostIdentity identity;
@@ -241,12 +254,12 @@ bool World::start(Host& host) {
         return Result<base::HostIdentity>(identity);
       },
       [&host] { return std::vector<platform::SocketAddress>{Fabric::address_of(host.machine)}; },
-      // The target is seen after the step: the copy is made when this returns.
-      [this, &host](std::uint64_t /*target*/, std::uint64_t source, std::uint64_t bytes) {
-        const AllocationShelter shelter;
-        on_bytes(host, source, bytes, Checkers::Access::kRead);
+      [this, &host](std::uint64_t target, std::uint64_t source, std::uint64_t bytes) {
+        on_copy(host, target, source, bytes);
       },
-      false, host.neighbors.get()};
+      false,
+      host.neighbors.get(),
+      [this, &host](const base::ByteRange& range) { return find_shared(host, range); }};
   EngineOptions engine_options{host.name(), draw_config(host)};
   auto engine = create(host, std::move(engine_options), std::move(environment));
   if (!engine) {
@@ -311,6 +324,7 @@ void World::turn(Host& host) {
 }
 
 void World::compare_memory(Host& host) {
+  settle_copy();
   host.arena.compare([&](std::uint64_t offset, std::uint64_t length) {
     checkers.access(host, offset, length, Checkers::Access::kLanded);
   });
@@ -347,6 +361,9 @@ void World::release_claims(const RequestPtr& request) {
 void World::discard_claims(const RequestModel& request) {
   for (const auto& host : hosts) {
     (void)host->claims.remove(request);
+    for (auto& [life, claims] : host->past_claims) {
+      (void)claims.remove(request);
+    }
   }
 }
 
@@ -372,6 +389,13 @@ void World::count(const Host& host) {
 #include "orbite/telemetry.def"
 #undef ORBITE_COUNTER
 #undef ORBITE_GAUGE
+  const Result<Telemetry> telemetry = host.engine->telemetry();
+  for (std::size_t i = 0; telemetry && i < policy::kTransportKinds; ++i) {
+    const std::string_view name = policy::transport_name(static_cast<policy::TransportKind>(i));
+    for (const RouteTelemetry& route : telemetry->routes) {
+      stats.executions_by[i] += route.transport == name ? route.posted : 0;
+    }
+  }
 }
 
 void World::die(Host& host) {
@@ -390,6 +414,7 @@ void World::strike(Host& host, std::uint64_t bytes, std::uint64_t bytes_max) {
   trace.note(now_ns(), "%s is killed inside a copy, when %llu of %llu bytes are made",
              host.name().c_str(), static_cast<unsigned long long>(bytes),
              static_cast<unsigned long long>(bytes_max));
+  settle_copy();
   host.struck = true;
   host.waiter.end_life();
   checkers.ignore_all(true);

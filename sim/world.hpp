@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/environment.hpp"
@@ -74,6 +76,20 @@ class World {
 
   /// What has come into a host's memory by other ways than a receive.
   void compare_memory(Host& host);
+  /// Its engine is about to copy within its address space, when this returns.
+  void on_copy(Host& host, std::uint64_t target, std::uint64_t source, std::uint64_t bytes);
+
+  // Shared allocations: parts of a host's memory that its neighbours may map.
+
+  /// A new one for that part of its memory, which is none yet.
+  void share(Host& host, std::uint64_t begin, std::uint64_t end);
+  /// The application frees one, of which nothing is registered, and gets another one at the same
+  /// addresses.
+  void replace_pages(Host& host, std::size_t allocation);
+  /// Of a life whose memory others can reach or may have. nullptr: nobody can.
+  [[nodiscard]] ClaimMap* claims_of(const Life& life);
+  /// What an application writes, or would have if it had lived.
+  void put(const Life& life, std::uint64_t offset, std::span<const std::uint8_t> bytes);
 
   [[nodiscard]] base::Nanoseconds now_ns() const noexcept { return scheduler.now_ns(); }
   [[nodiscard]] Host& host(std::uint32_t index) { return *hosts[index]; }
@@ -151,7 +167,32 @@ class World {
   HostNetwork::Observer observer(Host& host);
   void on_bytes(Host& host, std::uint64_t address, std::uint64_t length, Checkers::Access kind);
 
+  /// Where an address of a process lies in the memory of some host.
+  struct Place {
+    Host* host;
+    const SharedPages* pages;  ///< nullptr: the process's own memory
+    std::uint64_t offset;      ///< in the arena
+    const std::uint8_t* bytes;
+  };
+  /// A copy that the engine makes right now.
+  struct CopyUnderWay {
+    Place target;
+    std::uint64_t length;
+  };
+  void draw_allocations(Host& host);
+  std::optional<memory::SharedPart> find_shared(const Host& host, const base::ByteRange& range);
+  std::optional<Place> find_place(Host& host, std::uint64_t address, std::uint64_t length);
+  void touch(const Place& place, std::uint64_t length, Checkers::Access kind);
+  void copy_part(Host& host, std::uint64_t target, std::uint64_t source, std::uint64_t bytes,
+                 bool is_made);
+  /// A copy that was under way is made: before anybody looks, and before anybody else does
+  /// anything.
+  void settle_copy();
+
   NeighborsUse neighbors_use_ = NeighborsUse::kNone;
+  std::vector<std::shared_ptr<SharedPages>>
+      shared_pages_;  ///< of all hosts, while anybody has them
+  std::optional<CopyUnderWay> copy_under_way_;
   const Host* stopped_ = nullptr;
   base::Nanoseconds stopped_until_ns_ = 0;  ///< or later: who is inside its engine is waited for
 };

@@ -11,6 +11,7 @@
 #include "base/assert.hpp"
 #include "base/error_line.hpp"
 #include "base/log.hpp"
+#include "base/planted.hpp"
 #include "wire/record.hpp"
 
 namespace orbite::peer {
@@ -438,14 +439,16 @@ Result<void> BorrowLinks::map_shared(BorrowLink& link, const wire::LinkAllocatio
                                      const platform::PageFile& file, RemoteRange& range) {
   const wire::RangeBlob& blob = range.blob();
   std::erase_if(link.mappings_, [](const auto& known) { return known.second.expired(); });
-  std::shared_ptr<platform::PageMapping> mapping = link.mappings_[answer.allocation].lock();
+  const std::uint64_t number =
+      base::planted(base::Bug::kMappingOfAnEarlierGeneration) ? blob.index : answer.allocation;
+  std::shared_ptr<platform::PageMapping> mapping = link.mappings_[number].lock();
   if (mapping == nullptr) {
     ORBITE_ASSIGN_OR_RETURN(
         std::unique_ptr<platform::PageMapping> made,
         environment_.neighbors.map(file, platform::Neighbors::PageAccess::kReadWrite,
                                    platform::Neighbors::AfterFork::kAbsent));
     mapping = std::move(made);
-    link.mappings_[answer.allocation] = mapping;
+    link.mappings_[number] = mapping;
   }
   const std::uint64_t bytes = mapping->pages().size();
   if (answer.offset > bytes || blob.length > bytes - answer.offset) {

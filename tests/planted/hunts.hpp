@@ -39,6 +39,8 @@ Findings late_hello_of_a_drained_lane();
 Findings lengths_beyond_the_payload();
 Findings hello_to_an_earlier_life();
 Findings borrower_inside_a_deregistration();
+Findings deregistration_inside_a_mapped_copy();
+Findings next_registration_of_a_slot();
 Findings second_post();
 Findings step_with_a_small_limit();
 

@@ -38,6 +38,8 @@ constexpr HuntFor kHunts[] = {
     {Bug::kUncheckedLengthSum, lengths_beyond_the_payload},
     {Bug::kLedgerForgetsTheInside, borrower_inside_a_deregistration},
     {Bug::kBorrowerSkipsTheLook, borrower_inside_a_deregistration},
+    {Bug::kMappedCopyLeavesEarly, deregistration_inside_a_mapped_copy},
+    {Bug::kMappingOfAnEarlierGeneration, next_registration_of_a_slot},
 };
 static_assert(std::size(kHunts) == std::size(base::kBugs), "each bug has a hunt");
 

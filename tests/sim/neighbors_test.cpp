@@ -325,6 +325,44 @@ TEST(SimNeighbors, AMappingOutlivesItsFileAndItsMaker) {
   EXPECT_EQ(bytes_of(theirs)[1], std::byte{3});
 }
 
+TEST(SimNeighbors, PagesMayComeShortOrNotAtAll) {
+  Street street;
+  const Street::Ends ends = street.join(0, 1);
+  const auto pages = street.of(0).make_pages("p", Street::kBytes, {}).value();
+  const auto ours =
+      street.of(0)
+          .map(*pages, Neighbors::PageAccess::kReadWrite, Neighbors::AfterFork::kAbsent)
+          .value();
+  ours->pages()[0] = std::byte{7};
+  street.neighborhood.kernel(0).page_failures = 1000;
+  std::uint32_t lost = 0;
+  std::uint32_t refused = 0;
+  std::uint32_t shortened = 0;
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_EQ(street.send(0, ends.client, "pages", {pages}).kind, Street::Kind::kBytes);
+    street.run();
+    const Street::Received got = street.receive(1, ends.server);
+    if (got.result.kind != Street::Kind::kBytes) {
+      EXPECT_TRUE(got.files.empty());
+      EXPECT_TRUE(got.result.native_errno == ENOMEM || got.result.native_errno == EBADF);
+      ++(got.result.native_errno == ENOMEM ? lost : refused);
+      continue;
+    }
+    ASSERT_EQ(got.files.size(), 1U);
+    EXPECT_LE(got.files[0]->bytes(), Street::kBytes);
+    shortened += got.files[0]->bytes() < Street::kBytes ? 1 : 0;
+    const auto theirs =
+        street.of(1)
+            .map(*got.files[0], Neighbors::PageAccess::kRead, Neighbors::AfterFork::kAbsent)
+            .value();
+    EXPECT_EQ(theirs->pages().size(), got.files[0]->bytes());
+    EXPECT_EQ(theirs->pages()[0], std::byte{7}) << "of the same pages";
+  }
+  EXPECT_GT(lost, 5U);
+  EXPECT_GT(refused, 1U);
+  EXPECT_GT(shortened, 20U);
+}
+
 TEST(SimNeighbors, ThereMayBeNoMemoryForPages) {
   Street street;
   const auto pages = street.of(0).make_pages("p", 4096, {}).value();

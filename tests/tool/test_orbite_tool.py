@@ -400,7 +400,11 @@ def test_info_names_an_address_that_is_not_of_this_host(write) -> None:
 
 def test_sim_runs_seeds_and_says_what_they_did() -> None:
     text = succeeds("sim", "--seeds", "20", "--seed", "5")
-    assert re.match(r"20 seeds from 5, no violation: \d+ executions, \d+ faults, ", text)
+    assert re.match(
+        r"20 seeds from 5, no violation: \d+ executions "
+        r"\(local \d+, shm \d+, cma \d+, tcp \d+\), \d+ faults, ",
+        text,
+    )
 
 
 def test_sim_spreads_seeds_over_processes_and_writes_json() -> None:
@@ -408,6 +412,9 @@ def test_sim_spreads_seeds_over_processes_and_writes_json() -> None:
     assert told["seeds"] == 40
     assert told["failing_seed"] is None
     assert told["executions"] > 100
+    # Who dies in the middle of its post never tells of it.
+    assert sum(told["executions_by_route"].values()) >= told["executions"]
+    assert told["executions_by_route"]["shm"] > 0
     assert told["seeds_per_second"] > 0
 
 

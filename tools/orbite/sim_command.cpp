@@ -62,6 +62,25 @@ std::string log_tail(const std::vector<std::string>& log, std::size_t lines_max)
   return text;
 }
 
+/// "local 12, shm 34".
+std::string routes_of(const CampaignResult& result) {
+  std::string text;
+  for (std::size_t i = 0; i < result.executions_by.size(); ++i) {
+    text += format("%s%s %llu", i == 0 ? "" : ", ",
+                   policy::transport_name(static_cast<policy::TransportKind>(i)),
+                   ull(result.executions_by[i]));
+  }
+  return text;
+}
+
+Json json_routes_of(const CampaignResult& result) {
+  Json json = Json::object();
+  for (std::size_t i = 0; i < result.executions_by.size(); ++i) {
+    json[policy::transport_name(static_cast<policy::TransportKind>(i))] = result.executions_by[i];
+  }
+  return json;
+}
+
 Json json_of(const CaseResult& result) {
   Json violations = Json::array();
   for (const sim::Violation& violation : result.report.violations) {
@@ -150,6 +169,7 @@ int run_sim(const SimArguments& arguments) {
                {"seconds", seconds},
                {"seeds_per_second", rate},
                {"executions", result->executions},
+               {"executions_by_route", json_routes_of(*result)},
                {"faults_brought", result->faults},
                {"restarts", result->restarts},
                {"run_twice", result->twice},
@@ -161,10 +181,10 @@ int run_sim(const SimArguments& arguments) {
     return write_output(json.dump(2) + '\n');
   }
   return write_output(format(
-      "%llu seeds from %llu, no violation: %llu executions, %llu faults, %llu restarts; %llu seeds "
-      "run twice; %.1f s, %.0f seeds a second\n",
-      ull(result->done), ull(arguments.seed), ull(result->executions), ull(result->faults),
-      ull(result->restarts), ull(result->twice), seconds, rate));
+      "%llu seeds from %llu, no violation: %llu executions (%s), %llu faults, %llu restarts; %llu "
+      "seeds run twice; %.1f s, %.0f seeds a second\n",
+      ull(result->done), ull(arguments.seed), ull(result->executions), routes_of(*result).c_str(),
+      ull(result->faults), ull(result->restarts), ull(result->twice), seconds, rate));
 }
 
 }  // namespace orbite::tool

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -32,6 +33,7 @@ struct Slot {
   std::atomic<std::uint64_t> faults{0};
   std::atomic<std::uint64_t> restarts{0};
   std::atomic<std::uint64_t> twice{0};
+  std::array<std::atomic<std::uint64_t>, policy::kTransportKinds> executions_by{};
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -89,6 +91,9 @@ int run_share(const Campaign& campaign, std::uint32_t job, Slot& slot) {
     add(slot.executions, report.stats.executions);
     add(slot.faults, report.stats.faults);
     add(slot.restarts, report.stats.restarts);
+    for (std::size_t kind = 0; kind < slot.executions_by.size(); ++kind) {
+      add(slot.executions_by[kind], report.stats.executions_by[kind]);
+    }
   }
   return 0;
 }
@@ -244,6 +249,9 @@ Result<CampaignResult> run_campaign(const Campaign& campaign,
     result.faults += value(slot.faults);
     result.restarts += value(slot.restarts);
     result.twice += value(slot.twice);
+    for (std::size_t kind = 0; kind < slot.executions_by.size(); ++kind) {
+      result.executions_by[kind] += value(slot.executions_by[kind]);
+    }
   }
   return result;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -37,6 +38,8 @@ struct CampaignResult {
   std::uint64_t faults = 0;
   std::uint64_t restarts = 0;
   std::uint64_t twice = 0;  ///< seeds run again, to see the same run
+  /// Executions by the transport of their route: policy::TransportKind.
+  std::array<std::uint64_t, policy::kTransportKinds> executions_by{};
 };
 
 /// All seeds, spread over processes; ends at the first that fails.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/planted.hpp"
 #include "transport/copied_extents.hpp"
 
 namespace orbite::transport::shm {
@@ -54,9 +55,12 @@ Result<void> ShmTransport::connect(transfer::Flow& flow, base::Nanoseconds timeo
 std::optional<transfer::SliceResult> ShmTransport::copy(CopyFlow& flow,
                                                         const transfer::Slice& slice) {
   peer::BorrowLink& link = static_cast<BorrowFlow&>(flow).link();
-  const auto stay = enter(link, slice);
+  auto stay = enter(link, slice);
   if (!stay) {
     return not_entered(stay.error());
+  }
+  if (base::planted(base::Bug::kMappedCopyLeavesEarly)) {
+    const peer::BorrowSeats::Stay left = std::move(*stay);
   }
   const transfer::Prepared& prepared = *slice.execution->prepared();
   // SAFETY: ours was checked against its registration, on which the execution holds a loan; theirs
