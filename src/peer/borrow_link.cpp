@@ -19,6 +19,9 @@ namespace {
 /// Questions on their way at a time: as many answers fit into any socket.
 constexpr std::size_t kAskedMax = 16;
 constexpr base::Nanoseconds kAskAgain = base::kMillisecond;
+/// The longest rest after a silence, in handshake timeouts; the first one is as long as the
+/// silence was.
+constexpr std::uint64_t kSilenceRestMax = 64;
 
 /// A message was lost because we had no room for what came with it.
 bool is_lack(int native_errno) {
@@ -65,7 +68,9 @@ Result<std::shared_ptr<BorrowLink>> BorrowLinks::want(const wire::ConnectionBlob
     if (const auto known = links_.find(key); known != links_.end()) {
       link = known->second;
     } else {
-      link = std::make_shared<BorrowLink>(owner);
+      const base::Nanoseconds silence_ns = environment_.handshake_timeout_ns;
+      link = std::make_shared<BorrowLink>(owner,
+                                          base::Backoff(silence_ns, kSilenceRestMax * silence_ns));
       links_.emplace(std::move(key), link);
     }
   }
@@ -76,9 +81,10 @@ Result<std::shared_ptr<BorrowLink>> BorrowLinks::want(const wire::ConnectionBlob
 void BorrowLinks::want_again(BorrowLink& link) {
   {
     const std::lock_guard lock(link.mutex_);
-    BorrowLink::State refused = BorrowLink::State::kRefused;
-    link.state_.compare_exchange_strong(refused, BorrowLink::State::kIdle,
-                                        std::memory_order_acq_rel, std::memory_order_acquire);
+    if (link.state() == BorrowLink::State::kRefused &&
+        environment_.clock.now_ns() >= link.rests_until_ns_) {
+      link.state_.store(BorrowLink::State::kIdle, std::memory_order_release);
+    }
   }
   // Release: pairs with the acquire in on_tick(), which then finds it idle.
   wanted_.store(true, std::memory_order_release);
@@ -95,14 +101,15 @@ void BorrowLinks::connect_and_fetch(BorrowLink& link, base::Nanoseconds timeout_
   want_again(link);
   std::unique_lock lock(link.mutex_);
   environment_.waiter.wait_for(lock, link.changed_, timeout_ns, [&] {
-    return link.is_decided() && (!link.ready() || (link.to_ask_.empty() && link.asked_.empty()));
+    return link.is_decided() &&
+           (!link.ready() || link.is_late_ || (link.to_ask_.empty() && link.asked_.empty()));
   });
 }
 
 void BorrowLinks::fetch(BorrowLink& link, const std::shared_ptr<RemoteRange>& range) {
   {
     const std::lock_guard lock(link.mutex_);
-    if (link.state() == BorrowLink::State::kEnded) {
+    if (link.state() == BorrowLink::State::kEnded || !link.is_answered_) {
       return;
     }
     // While the link is not ready nobody takes them off; the memory of a range that was released
@@ -159,6 +166,9 @@ void BorrowLinks::end(BorrowLink& link, const Error& error) {
     if (was_ready) {
       link.to_ask_.clear();
       link.asked_.clear();
+    } else if (error.code() == ErrorCode::kPeerSilent) {
+      // Whoever connects the peer meanwhile does not wait for another silence.
+      link.rests_until_ns_ = environment_.clock.now_ns() + link.silence_rests_.next();
     }
   }
   set_state(link, was_ready ? BorrowLink::State::kEnded : BorrowLink::State::kRefused);
@@ -279,8 +289,26 @@ void BorrowLinks::lose_answer(BorrowLink& link, const Error& error) {
     if (!link.asked_.empty()) {
       link.asked_.pop_front();
     }
+    answered(link);
   }
   ask(link);
+}
+
+/// Under its mutex. The next answer's time begins.
+void BorrowLinks::answered(BorrowLink& link) {
+  link.is_late_ = false;
+  link.answer_due_ns_ = environment_.clock.now_ns() + environment_.handshake_timeout_ns;
+}
+
+/// Its owner said so. What it answered before can be used, and what it can be reached by.
+void BorrowLinks::stop_asking(BorrowLink& link, ErrorCode why) {
+  base::log(base::LogLevel::kWarn, "the neighbour of epoch %s answers nothing any more: %s",
+            base::to_hex(link.owner_.epoch.bytes).c_str(), base::error_line(Error(why)).c_str());
+  const std::lock_guard lock(link.mutex_);
+  link.is_answered_ = false;
+  link.to_ask_.clear();
+  link.asked_.clear();
+  link.changed_.notify_all();
 }
 
 Result<void> BorrowLinks::take(BorrowLink& link, std::span<const std::uint8_t> message,
@@ -346,6 +374,10 @@ Result<void> BorrowLinks::take_welcome(BorrowLink& link, std::span<const std::ui
   link.seats_.emplace(std::span(words, welcome.directory_words), std::span(seats, welcome.seats));
   reach_process(link, welcome);
   link.stage_ = BorrowLink::Stage::kReady;
+  {
+    const std::lock_guard lock(link.mutex_);
+    link.silence_rests_.reset();
+  }
   set_state(link, BorrowLink::State::kReady);
   ask(link);
   return {};
@@ -394,6 +426,9 @@ void BorrowLinks::ask(BorrowLink& link) {
       wire::LinkFetch question;
       question.registration = ref_of(range->blob());
       link.asked_.push_back(range);
+      if (link.asked_.size() == 1) {
+        answered(link);
+      }
       const platform::IoResult sent =
           environment_.neighbors.send(link.socket_, wire::bytes_of(question), {});
       if (sent.kind != platform::IoResult::Kind::kBytes) {
@@ -411,6 +446,10 @@ Result<void> BorrowLinks::take_allocation(BorrowLink& link, std::span<const std:
   ORBITE_ASSIGN_OR_RETURN(const auto answer,
                           wire::record_of<wire::LinkAllocation>(message, "link allocation"));
   ORBITE_TRY(wire::check_link_allocation(answer));
+  if (answer.status != 0 && answer.registration.generation == 0) {
+    stop_asking(link, static_cast<ErrorCode>(answer.status));
+    return {};
+  }
   std::shared_ptr<RemoteRange> range;
   {
     const std::lock_guard lock(link.mutex_);
@@ -419,6 +458,7 @@ Result<void> BorrowLinks::take_allocation(BorrowLink& link, std::span<const std:
     }
     range = link.asked_.front().lock();
     link.asked_.pop_front();
+    answered(link);
   }
   if (range != nullptr && answer.status == 0) {
     const wire::RegistrationRef asked = ref_of(range->blob());
@@ -484,6 +524,23 @@ std::vector<std::shared_ptr<BorrowLink>> BorrowLinks::take_unheld() {
   return taken;
 }
 
+/// After ask(). Returns when to look again.
+base::Nanoseconds BorrowLinks::look_for_lateness(BorrowLink& link, base::Nanoseconds now_ns) {
+  const std::lock_guard lock(link.mutex_);
+  base::Nanoseconds sleep_ns = kLinkIdleSleep;
+  if (!link.to_ask_.empty() && link.asked_.size() < kAskedMax) {
+    sleep_ns = kAskAgain;
+  }
+  if (!link.asked_.empty() && !link.is_late_) {
+    if (now_ns < link.answer_due_ns_) {
+      return std::min(sleep_ns, link.answer_due_ns_ - now_ns);
+    }
+    link.is_late_ = true;
+    link.changed_.notify_all();
+  }
+  return sleep_ns;
+}
+
 base::Nanoseconds BorrowLinks::look_after_all(base::Nanoseconds now_ns) {
   base::Nanoseconds sleep_ns = kLinkIdleSleep;
   look_ns_ = 0;  // where there is no memory for this look
@@ -500,10 +557,7 @@ base::Nanoseconds BorrowLinks::look_after_all(base::Nanoseconds now_ns) {
       }
     } else if (link->ready()) {
       ask(*link);
-      const std::lock_guard lock(link->mutex_);
-      sleep_ns = link->to_ask_.empty() || link->asked_.size() >= kAskedMax
-                     ? sleep_ns
-                     : std::min(sleep_ns, kAskAgain);
+      sleep_ns = std::min(sleep_ns, look_for_lateness(*link, now_ns));
     }
   }
   for (const auto& link : take_unheld()) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/assert.hpp"
+#include "base/backoff.hpp"
 #include "peer/borrow_ledger.hpp"
 #include "peer/link_environment.hpp"
 #include "peer/peer.hpp"
@@ -23,12 +24,13 @@
 namespace orbite::peer {
 
 /// Our way into the memory of one neighbour. `Idle -> Connecting -> Ready -> Ended`, or Refused
-/// from where it may be tried again.
+/// from where it may be tried again: at once, but after a silence only when it has rested.
 class BorrowLink {
  public:
   enum class State : std::uint8_t { kIdle, kConnecting, kReady, kRefused, kEnded };
 
-  explicit BorrowLink(wire::ConnectionBlob owner) : owner_(std::move(owner)) {}
+  BorrowLink(wire::ConnectionBlob owner, base::Backoff silence_rests)
+      : owner_(std::move(owner)), silence_rests_(silence_rests) {}
   BorrowLink(const BorrowLink&) = delete;
   BorrowLink& operator=(const BorrowLink&) = delete;
 
@@ -74,7 +76,10 @@ class BorrowLink {
   std::atomic<State> state_{State::kIdle};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<Error> refusal_;  ///< under mutex_
+  // Under mutex_.
+  std::optional<Error> refusal_;
+  base::Backoff silence_rests_;
+  base::Nanoseconds rests_until_ns_ = 0;
 
   // The worker's, until the link is ready; then unchanged but for the socket.
   std::uint64_t id_ = 0;
@@ -93,6 +98,9 @@ class BorrowLink {
   // Shared allocations: ranges whose place in one is not asked for yet, and is. Under mutex_.
   std::deque<std::weak_ptr<RemoteRange>> to_ask_;
   std::deque<std::weak_ptr<RemoteRange>> asked_;
+  bool is_answered_ = true;              ///< the owner has not said otherwise
+  bool is_late_ = false;                 ///< the next answer: nobody waits for it any more
+  base::Nanoseconds answer_due_ns_ = 0;  ///< while there is something in asked_
   /// The worker's; by the owner's numbers, while a range lies in one.
   std::unordered_map<std::uint64_t, std::weak_ptr<platform::PageMapping>> mappings_;
 };
@@ -113,7 +121,8 @@ class BorrowLinks {
   /// Tries again where it was refused, and waits at most `timeout_ns` until it is ready, refused or
   /// ended.
   void connect(BorrowLink& link, base::Nanoseconds timeout_ns);
-  /// And, once it is ready, for the answers to what was to be fetched before.
+  /// And, once it is ready, for the answers to what was to be fetched before, unless its owner
+  /// answers nothing any more, or is late with them.
   void connect_and_fetch(BorrowLink& link, base::Nanoseconds timeout_ns);
   /// Gets what `range`, which says that it lies in a shared allocation, needs to be reached; where
   /// the link was refused, once it is ready after all.
@@ -141,6 +150,9 @@ class BorrowLinks {
   void reach_process(BorrowLink& link, const wire::LinkWelcome& welcome);
   void ask(BorrowLink& link);
   void lose_answer(BorrowLink& link, const Error& error);
+  void stop_asking(BorrowLink& link, ErrorCode why);
+  void answered(BorrowLink& link);
+  static base::Nanoseconds look_for_lateness(BorrowLink& link, base::Nanoseconds now_ns);
   void end(BorrowLink& link, const Error& error);
   void drop(BorrowLink& link, const Error& error);
   void set_state(BorrowLink& link, BorrowLink::State state);

@@ -229,9 +229,17 @@ void Lender::on_message(std::uint64_t id, Borrower& borrower, std::span<const st
     end(id, base::error_line(taken.error()).c_str());
     return;
   }
+  mute(borrower, taken.error());
+}
+
+/// It is told, if there is room, so that nobody there waits for an answer.
+void Lender::mute(Borrower& borrower, const Error& error) {
   base::log(base::LogLevel::kWarn, "neighbour '%.64s' is not answered any more: %s",
-            borrower.hello.name, base::error_line(taken.error()).c_str());
+            borrower.hello.name, base::error_line(error).c_str());
   borrower.stage = Stage::kMuted;
+  wire::LinkAllocation last;
+  last.status = static_cast<std::uint16_t>(error.code());
+  static_cast<void>(environment_.neighbors.send(borrower.socket, wire::bytes_of(last), {}));
 }
 
 Result<void> Lender::take(std::uint64_t id, Borrower& borrower,

@@ -80,6 +80,7 @@ class Lender {
                           std::span<const std::uint8_t> message);
   Result<void> take_fetch(Borrower& borrower, std::span<const std::uint8_t> message);
   Result<void> welcome(std::uint64_t id, Borrower& borrower);
+  void mute(Borrower& borrower, const Error& error);
   void end(std::uint64_t id, const char* why) noexcept;
 
   const LinkEnvironment environment_;

@@ -171,6 +171,23 @@ TEST_F(RawBorrower, ThatBreaksTheRulesStaysInTheLedger) {
   socket_ = host_.neighbors.connect(link_name(owner_.blob.epoch)).value();
 }
 
+TEST_F(RawBorrower, ThatBreaksTheRulesIsToldThatNothingIsAnsweredAnyMore) {
+  be_let_in();
+  send(wire::ClientProof());  // out of turn
+  Neighbors::Files files;
+  ASSERT_EQ(receive(files).bytes, sizeof(wire::LinkAllocation));
+  wire::LinkAllocation last;
+  std::memcpy(static_cast<void*>(&last), received_.data(), sizeof(last));
+  EXPECT_TRUE(wire::check_link_allocation(last).has_value());
+  EXPECT_EQ(last.status, static_cast<std::uint16_t>(ErrorCode::kProtocolViolation));
+  EXPECT_EQ(last.registration.generation, 0U);
+  send(wire::LinkFetch());
+  for (int i = 0; i < 20; ++i) {
+    owner_.turn();
+  }
+  EXPECT_EQ(host_.neighbors.receive(socket_, received_, files).kind, IoResult::Kind::kWouldBlock);
+}
+
 TEST_F(RawBorrower, CannotWriteTheDirectory) {
   be_let_in();
   EXPECT_EQ(host_.neighbors

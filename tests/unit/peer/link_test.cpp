@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "unit/peer/link_rig.hpp"
@@ -99,8 +100,9 @@ TEST_F(Links, ThatWereRefusedAreTriedAgainWhoeverWaitsForThem) {
   host_.clock.advance(kTimeout + 1);
   borrower_.turn();
   ASSERT_EQ(link->state(), State::kRefused);
+  host_.clock.advance(kTimeout);
   borrower_.links->connect(*link, 1);
-  EXPECT_TRUE(until([&] { return link->ready(); }));
+  EXPECT_TRUE(link->ready());
 }
 
 TEST_F(Links, FetchWhatWasWantedBeforeTheyWereRefused) {
@@ -117,6 +119,7 @@ TEST_F(Links, FetchWhatWasWantedBeforeTheyWereRefused) {
   ASSERT_EQ(link->state(), State::kRefused);
   const auto late = range_of(2);
   borrower_.links->fetch(*link, late);
+  host_.clock.advance(kTimeout);
   static_cast<void>(connect());
   EXPECT_TRUE(until([&] { return early->mapped_at() != 0 && late->mapped_at() != 0; }));
 }
@@ -139,6 +142,25 @@ TEST_F(Links, AnAnswerWithoutADescriptorForItsPagesIsLostAndNothingElse) {
   borrower_.links->fetch(*link, next);
   EXPECT_TRUE(until([&] { return next->mapped_at() != 0; }));
   EXPECT_EQ(lost->mapped_at(), 0U);
+}
+
+/// Who broke the rules, or for whom the owner had no memory, borrows as before, but whoever
+/// connects the peer must not wait for answers that never come.
+TEST_F(Links, AreNotWaitedForByWhoIsNotAnsweredAnyMore) {
+  const auto link = connect();
+  owner_.share = [](const wire::RegistrationRef&) -> Result<SharedRange> {
+    throw std::bad_alloc();
+  };
+  const auto range = range_of(1);
+  for (int i = 0; i < 2; ++i) {
+    borrower_.links->fetch(*link, range);
+    borrower_.links->connect_and_fetch(*link, kTimeout);
+    EXPECT_EQ(host_.waiter.ran_out, 0);
+  }
+  EXPECT_TRUE(link->ready());
+  EXPECT_EQ(range->mapped_at(), 0U);
+  const Handle handle = owner_.add();
+  EXPECT_TRUE(link->seats().enter({&handle, 1}).has_value());
 }
 
 TEST_F(Links, HaveAWordForNothingThatIsRegisteredBehindAClose) {
