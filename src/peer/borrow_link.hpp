@@ -9,10 +9,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <vector>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "base/backoff.hpp"
@@ -72,6 +73,9 @@ class BorrowLink {
     return state() != State::kIdle && state() != State::kConnecting;
   }
 
+  /// Shared by all who hold it outside; the desk is told of its end.
+  struct Hold;
+
   const wire::ConnectionBlob owner_;
   std::atomic<State> state_{State::kIdle};
   mutable std::mutex mutex_;
@@ -103,12 +107,20 @@ class BorrowLink {
   base::Nanoseconds answer_due_ns_ = 0;  ///< while there is something in asked_
   /// The worker's; by the owner's numbers, while a range lies in one.
   std::unordered_map<std::uint64_t, std::weak_ptr<platform::PageMapping>> mappings_;
+  base::Nanoseconds due_ns_ = 0;  ///< the worker's; 0: nothing of it is due
+
+  // Under the desk's mutex.
+  std::weak_ptr<Hold> hold_;
+  bool is_known_ = false;   ///< to the desk
+  bool is_listed_ = false;  ///< there
+  BorrowLink* next_listed_ = nullptr;
 };
 
-/// All of them. The worker's, but where it says otherwise.
+/// All of them. The worker's, but where it says otherwise. An event costs the look at one link, and
+/// a tick those at links of which something is due or wanted, however many there are.
 class BorrowLinks {
  public:
-  explicit BorrowLinks(LinkEnvironment environment) : environment_(std::move(environment)) {}
+  explicit BorrowLinks(LinkEnvironment environment);
   BorrowLinks(const BorrowLinks&) = delete;
   BorrowLinks& operator=(const BorrowLinks&) = delete;
   /// Nobody copies any more.
@@ -131,8 +143,15 @@ class BorrowLinks {
   void on_event(std::uint64_t token);
   /// Returns how long the worker may sleep.
   base::Nanoseconds on_tick(base::Nanoseconds now_ns);
+  /// At links, so far. For whoever counts what a turn costs.
+  [[nodiscard]] std::uint64_t looks() const noexcept { return looks_; }
 
  private:
+  friend class BorrowLink;
+  /// Which links there are, and which of them somebody wants the worker to look at. What a holder
+  /// lets go of may outlive the rest of it.
+  class Desk;
+
   void want_again(BorrowLink& link);
   void begin(BorrowLink& link);
   Result<void> greet(BorrowLink& link);
@@ -149,23 +168,24 @@ class BorrowLinks {
                           const platform::PageFile& file, RemoteRange& range);
   void reach_process(BorrowLink& link, const wire::LinkWelcome& welcome);
   void ask(BorrowLink& link);
-  void lose_answer(BorrowLink& link, const Error& error);
+  bool lose_answer(BorrowLink& link, const Error& error);
   void stop_asking(BorrowLink& link, ErrorCode why);
   void answered(BorrowLink& link);
-  static base::Nanoseconds look_for_lateness(BorrowLink& link, base::Nanoseconds now_ns);
+  static base::Nanoseconds next_due(BorrowLink& link, base::Nanoseconds now_ns);
+  void receive(BorrowLink& link);
+  void look_after(BorrowLink& link, base::Nanoseconds now_ns);
+  void do_what_is_due(BorrowLink& link, base::Nanoseconds now_ns);
+  void set_due(BorrowLink& link, base::Nanoseconds due_ns);
   void end(BorrowLink& link, const Error& error);
   void drop(BorrowLink& link, const Error& error);
   void set_state(BorrowLink& link, BorrowLink::State state);
-  std::vector<std::shared_ptr<BorrowLink>> all();
-  std::vector<std::shared_ptr<BorrowLink>> take_unheld();
-  base::Nanoseconds look_after_all(base::Nanoseconds now_ns);
 
   const LinkEnvironment environment_;
-  std::atomic<bool> wanted_{false};
-  std::mutex mutex_;
-  std::unordered_map<std::string, std::shared_ptr<BorrowLink>> links_;
+  const std::shared_ptr<Desk> desk_;
   std::uint64_t next_id_ = 1;
-  base::Nanoseconds look_ns_ = 0;  ///< when on_tick() looks again by itself
+  std::uint64_t looks_ = 0;
+  std::unordered_map<std::uint64_t, BorrowLink*> watched_;     ///< by id
+  std::set<std::pair<base::Nanoseconds, std::uint64_t>> due_;  ///< when, and the id
 };
 
 }  // namespace orbite::peer

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -220,6 +221,25 @@ TEST_F(RawOwner, ThatAnswersNothingAnyMoreIsNotAskedAgain) {
   EXPECT_EQ(host_.waiter.ran_out, 0);
   EXPECT_EQ(host_.neighbors.receive(socket_, received, files).kind, IoResult::Kind::kWouldBlock);
   EXPECT_TRUE(link_->ready());
+}
+
+/// An answer for which there is no memory is lost, but there are no more of these than questions.
+TEST_F(RawOwner, WhoseSocketFailsAgainAndAgainIsEnded) {
+  let_in();
+  const std::array ranges{range_of(1), range_of(2)};
+  for (const auto& range : ranges) {
+    borrower_.links->fetch(*link_, range);
+  }
+  borrower_.turn();
+  send(wire::LinkAllocation(), {pages(4096)});
+  host_.neighbors.fails_with = ENOMEM;
+  const int receives = host_.neighbors.receives;
+  for (int i = 0; i < 50; ++i) {
+    borrower_.turn();
+  }
+  EXPECT_EQ(link_->state(), State::kEnded);
+  EXPECT_EQ(host_.neighbors.receives, receives + 3);
+  host_.neighbors.fails_with = 0;
 }
 
 }  // namespace

@@ -30,13 +30,16 @@ using platform::Neighbors;
 inline constexpr base::Nanoseconds kTimeout = 5 * base::kSecond;
 inline constexpr std::uint64_t kHandshakesMax = 4;
 inline constexpr std::uint64_t kRegistrationsMax = 64;
+inline constexpr std::uint64_t kBorrowersMax = 256;
 
-/// The system's, which may have no descriptor for the files of one message.
+/// The system's, which may have no descriptor for the files of one message, or none of anything.
 class ShortOfDescriptors final : public Neighbors {
  public:
   using Socket = platform::Socket;
 
   bool loses_next = false;
+  int fails_with = 0;  ///< every receive, while what waits stays where it is
+  int receives = 0;
 
   Result<Socket> listen(std::string_view name) override { return system_.listen(name); }
   Result<Socket> accept(Socket listener) override { return system_.accept(listener); }
@@ -48,6 +51,11 @@ class ShortOfDescriptors final : public Neighbors {
     return system_.send(socket, message, files);
   }
   IoResult receive(Socket socket, std::span<std::uint8_t> buffer, Files& files) override {
+    ++receives;
+    if (fails_with != 0) {
+      files.clear();
+      return {IoResult::Kind::kFailed, 0, fails_with};
+    }
     const IoResult got = system_.receive(socket, buffer, files);
     if (got.kind != IoResult::Kind::kBytes || files.empty() || !std::exchange(loses_next, false)) {
       return got;
@@ -128,7 +136,7 @@ class Node {
                                 poller_,
                                 kTimeout,
                                 kHandshakesMax,
-                                16,
+                                kBorrowersMax,
                                 kRegistrationsMax,
                                 [this](const wire::RegistrationRef& asked) { return share(asked); },
                                 [] {}};
@@ -147,6 +155,7 @@ class Node {
   void turn() {
     std::array<platform::PollEvent, 16> events;
     const std::size_t count = host_.network.poller_wait(poller_, events, 0);
+    events_seen += static_cast<int>(count);
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint64_t kind = events[i].token & kTokenKinds;
       if (kind == kTokenLink || kind == kTokenLinkProcess) {
@@ -175,6 +184,7 @@ class Node {
     return registry.deregister(handle).value();
   }
 
+  int events_seen = 0;
   wire::ConnectionBlob blob;
   std::vector<std::uint8_t> bytes = std::vector<std::uint8_t>(4096);
   memory::Registry registry{{.registrations_max = kRegistrationsMax}, host_.random};
