@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.hpp"
 
-#include <spdlog/details/null_mutex.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -22,9 +21,7 @@ spdlog::level::level_enum native_level(LogLevel level) {
   return static_cast<spdlog::level::level_enum>(level);
 }
 
-/// Without a lock: one thread inside of the host's sink would stop all others that log, with
-/// whatever locks they hold.
-class HostSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+class HostSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit HostSink(LogSink host) : host_(std::move(host)) {}
 

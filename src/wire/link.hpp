@@ -37,8 +37,7 @@ struct LinkFetch {
   RegistrationRef registration;
 };
 
-/// The answer; comes with one file if `status` is 0. One with another status and a registration of
-/// generation 0, which nobody can have asked for, says that nothing is answered any more.
+/// The answer; comes with one file if `status` is 0.
 struct LinkAllocation {
   std::uint32_t magic = kLinkAllocationMagic;
   std::uint16_t status = 0;  // ErrorCode

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built library with a real engine: bytes, handles and what is left afterwards. The engines
-// listen on loopback alone.
+// The built library with a real engine: bytes, handles, refusals and what is left afterwards. The
+// engines listen on loopback alone.
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -16,13 +18,206 @@
 #include <numeric>
 #include <thread>
 
-#include "bridge/library_engine.hpp"
+#include "bridge/entries.hpp"
 
 namespace orbite::testing {
 namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+
+constexpr const char* kLoopback =
+    R"({"listen": {"address": "127.0.0.1"}, "advertise": {"addresses": ["127.0.0.1"]}})";
+constexpr const char* kTcpOnly =
+    R"({"listen": {"address": "127.0.0.1"}, "advertise": {"addresses": ["127.0.0.1"]},
+        "transfer": {"routes": ["tcp"]}})";
+constexpr std::chrono::seconds kLongest{60};
+
+// One engine and short forms of its calls, each of which must succeed.
+class Engine {
+ public:
+  explicit Engine(const std::string& name, const char* config = kLoopback) : name_(name) {
+    EXPECT_EQ(create(name, config, handle, error), ORBITE_NIXL_OK) << error.message;
+  }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine() { release(); }
+
+  void release() {
+    if (handle != 0) {
+      EXPECT_EQ(orbite_nixl_engine_release(handle, &error), ORBITE_NIXL_OK) << error.message;
+    }
+    handle = 0;
+  }
+
+  orbite_nixl_memory_t memory(std::vector<unsigned char>& bytes,
+                              std::uint32_t access = ORBITE_NIXL_ACCESS_ALL) {
+    auto record = make_record<orbite_nixl_memory_t>();
+    record.address = reinterpret_cast<std::uint64_t>(bytes.data());
+    record.length = bytes.size();
+    record.access = access;
+    return record;
+  }
+  orbite_nixl_registration_t add(std::vector<unsigned char>& bytes,
+                                 std::uint32_t access = ORBITE_NIXL_ACCESS_ALL) {
+    orbite_nixl_registration_t registration = 0;
+    const auto record = memory(bytes, access);
+    EXPECT_EQ(orbite_nixl_memory_register(handle, &record, &registration, &error), ORBITE_NIXL_OK)
+        << error.message;
+    return registration;
+  }
+  std::vector<unsigned char> connection_blob() {
+    std::vector<unsigned char> blob(4096);
+    std::size_t bytes = blob.size();
+    EXPECT_EQ(orbite_nixl_peer_export(handle, blob.data(), &bytes, &error), ORBITE_NIXL_OK);
+    blob.resize(bytes);
+    return blob;
+  }
+  std::vector<unsigned char> memory_blob(orbite_nixl_registration_t registration) {
+    std::vector<unsigned char> blob(4096);
+    std::size_t bytes = blob.size();
+    EXPECT_EQ(orbite_nixl_memory_export(handle, registration, blob.data(), &bytes, &error),
+              ORBITE_NIXL_OK);
+    blob.resize(bytes);
+    return blob;
+  }
+  orbite_nixl_status_t import(const std::string& name, const std::vector<unsigned char>& blob,
+                              orbite_nixl_peer_t& peer) {
+    return orbite_nixl_peer_import(handle, name.data(), name.size(), blob.data(), blob.size(),
+                                   &peer, &error);
+  }
+  orbite_nixl_peer_t peer_of(Engine& other) {
+    orbite_nixl_peer_t peer = 0;
+    EXPECT_EQ(import(other.name_, other.connection_blob(), peer), ORBITE_NIXL_OK) << error.message;
+    return peer;
+  }
+  orbite_nixl_range_t range_of(orbite_nixl_peer_t peer, const std::vector<unsigned char>& blob,
+                               const std::vector<unsigned char>& bytes) {
+    orbite_nixl_range_t range = 0;
+    EXPECT_EQ(orbite_nixl_range_import(handle, peer, blob.data(), blob.size(),
+                                       reinterpret_cast<std::uint64_t>(bytes.data()), bytes.size(),
+                                       &range, &error),
+              ORBITE_NIXL_OK)
+        << error.message;
+    return range;
+  }
+  orbite_nixl_status_t prepare(orbite_nixl_operation_t operation, orbite_nixl_peer_t peer,
+                               const std::vector<orbite_nixl_descriptor_t>& local,
+                               const std::vector<orbite_nixl_descriptor_t>& remote,
+                               orbite_nixl_request_t& request) {
+    EXPECT_EQ(local.size(), remote.size());
+    auto record = make_record<orbite_nixl_prepare_t>();
+    record.operation = static_cast<std::uint32_t>(operation);
+    record.peer = peer;
+    record.local = local.data();
+    record.remote = remote.data();
+    record.count = local.size();
+    return orbite_nixl_request_prepare(handle, &record, &request, &error);
+  }
+  // Posts and drives a prepared request to its end.
+  orbite_nixl_result_t run(orbite_nixl_request_t request,
+                           const orbite_nixl_post_t* post = nullptr) {
+    auto result = make_record<orbite_nixl_result_t>();
+    EXPECT_EQ(orbite_nixl_request_post(handle, request, post, &result, &error), ORBITE_NIXL_OK)
+        << error.message;
+    const auto end = std::chrono::steady_clock::now() + kLongest;
+    while (result.terminal == 0) {
+      if (std::chrono::steady_clock::now() > end) {
+        ADD_FAILURE() << "request not terminal in time";
+        break;
+      }
+      std::this_thread::yield();
+      EXPECT_EQ(orbite_nixl_request_check(handle, request, &result, &error), ORBITE_NIXL_OK)
+          << error.message;
+    }
+    return result;
+  }
+  // Waits for one message: {sender, message}.
+  std::pair<std::string, std::string> receive() {
+    std::array<char, 256> name{};
+    std::array<char, 256> message{};
+    const auto end = std::chrono::steady_clock::now() + kLongest;
+    while (std::chrono::steady_clock::now() < end) {
+      std::size_t name_bytes = name.size();
+      std::size_t message_bytes = message.size();
+      const orbite_nixl_status_t status = orbite_nixl_notification_receive(
+          handle, name.data(), &name_bytes, message.data(), &message_bytes, &error);
+      if (status == ORBITE_NIXL_OK) {
+        return {std::string(name.data(), name_bytes), std::string(message.data(), message_bytes)};
+      }
+      EXPECT_EQ(status, ORBITE_NIXL_ERR_NOT_FOUND) << error.message;
+      std::this_thread::yield();
+    }
+    ADD_FAILURE() << "no message in time";
+    return {};
+  }
+  nlohmann::json info() {
+    std::string text(1 << 20, '\0');
+    std::size_t bytes = text.size();
+    EXPECT_EQ(orbite_nixl_engine_info(handle, text.data(), &bytes, &error), ORBITE_NIXL_OK);
+    return nlohmann::json::parse(text.substr(0, bytes));
+  }
+
+  orbite_nixl_engine_t handle = 0;
+  orbite_nixl_error_t error = make_record<orbite_nixl_error_t>();
+
+ private:
+  std::string name_;
+};
+
+std::vector<unsigned char> pattern(std::size_t bytes, unsigned seed) {
+  std::vector<unsigned char> made(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) {
+    made[i] = static_cast<unsigned char>(i * 31 + i / 253 + seed);
+  }
+  return made;
+}
+
+orbite_nixl_descriptor_t piece(const std::vector<unsigned char>& bytes, std::size_t offset,
+                               std::size_t length, std::uint64_t owner) {
+  return {reinterpret_cast<std::uint64_t>(bytes.data()) + offset, length, owner};
+}
+
+struct TelemetryOf {
+  explicit TelemetryOf(Engine& engine) {
+    std::size_t route_count = 0;
+    std::size_t budget_count = 0;
+    EXPECT_EQ(orbite_nixl_telemetry_read(engine.handle, &numbers, nullptr, &route_count, nullptr,
+                                         &budget_count, &engine.error),
+              ORBITE_NIXL_ERR_BUFFER_TOO_SMALL);
+    routes.assign(route_count, make_record<orbite_nixl_route_t>());
+    budgets.assign(budget_count, make_record<orbite_nixl_budget_t>());
+    EXPECT_EQ(orbite_nixl_telemetry_read(engine.handle, &numbers, routes.data(), &route_count,
+                                         budgets.data(), &budget_count, &engine.error),
+              ORBITE_NIXL_OK)
+        << engine.error.message;
+    EXPECT_EQ(route_count, routes.size());
+    EXPECT_EQ(budget_count, budgets.size());
+  }
+  const orbite_nixl_route_t& route(std::string_view transport, orbite_nixl_operation_t operation,
+                                   orbite_nixl_class_t qos) const {
+    for (const orbite_nixl_route_t& each : routes) {
+      if (each.transport == transport && each.operation == operation && each.qos == qos) {
+        return each;
+      }
+    }
+    ADD_FAILURE() << "no such route";
+    return routes.front();
+  }
+  const orbite_nixl_budget_t& budget(std::string_view name) const {
+    for (const orbite_nixl_budget_t& each : budgets) {
+      if (each.name == name) {
+        return each;
+      }
+    }
+    ADD_FAILURE() << "no such budget";
+    return budgets.front();
+  }
+
+  orbite_nixl_telemetry_t numbers = make_record<orbite_nixl_telemetry_t>();
+  std::vector<orbite_nixl_route_t> routes;
+  std::vector<orbite_nixl_budget_t> budgets;
+};
 
 int count_entries(const char* directory) {
   int count = 0;
@@ -34,6 +229,26 @@ int count_entries(const char* directory) {
   ::closedir(stream);
   return count;
 }
+
+// Somebody else's port on loopback: connections are made, and nothing is ever said on them.
+struct Stranger {
+  Stranger() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof(address);
+    EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address), bytes), 0);
+    EXPECT_EQ(::listen(socket, 16), 0);
+    EXPECT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+    port = ntohs(address.sin_port);
+  }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+  ~Stranger() { ::close(socket); }
+
+  int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  std::uint16_t port = 0;
+};
 
 TEST(BridgeLibrary, MovesBytesBothWaysOverTcp) {
   Engine here("here", kTcpOnly);
@@ -153,6 +368,35 @@ TEST(BridgeLibrary, AMessageStaysUntilTheBuffersFit) {
   EXPECT_EQ(engine.receive(), std::make_pair(std::string("self"), std::string("abc")));
 }
 
+TEST(BridgeLibrary, RefusesMadeUpHandlesInEveryEntry) {
+  Engine engine("agent");
+  const std::vector<std::string> without_object = {
+      "AbiQuery",       "EngineCreate",       "EngineClose",    "EngineRelease",
+      "EngineInfo",     "TelemetryRead",      "TelemetryText",  "MemoryRegister",
+      "PeerExport",     "PeerSelf",           "PeerImport",     "NotificationReceive",
+      "UnresolvedRead", "EpochConfirmFenced", "SharedAllocate", "SharedImport",
+      "SharedFree"};
+  int tried = 0;
+  for (const Entry& entry : entries()) {
+    if (std::count(without_object.begin(), without_object.end(), entry.name) != 0) {
+      continue;
+    }
+    for (const std::uint64_t handle : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 32,
+                                       (std::uint64_t{77} << 32) | 5, ~std::uint64_t{0}}) {
+      Arguments arguments;
+      arguments.engine = engine.handle;
+      arguments.handle = handle;
+      arguments.prepare_record.peer = handle;
+      arguments.local[0].owner = handle;
+      arguments.remote[0].owner = handle;
+      EXPECT_EQ(entry.call(arguments), ORBITE_NIXL_ERR_STALE_HANDLE)
+          << entry.name << " " << std::hex << handle << " " << arguments.error_record.message;
+      ++tried;
+    }
+  }
+  EXPECT_EQ(tried, 5 * (static_cast<int>(entries().size() - without_object.size())));
+}
+
 TEST(BridgeLibrary, HandlesEndOnce) {
   Engine engine("agent");
   auto bytes = pattern(4096, 3);
@@ -213,6 +457,187 @@ TEST(BridgeLibrary, TellsOnceThatMemoryHasRetired) {
   EXPECT_EQ(state, ORBITE_NIXL_REGISTRATION_RETIRED);
   engine.release();
   EXPECT_EQ(retired, 1);
+}
+
+class BridgeLists : public ::testing::Test {
+ protected:
+  BridgeLists() {
+    registration = engine.add(bytes);
+    EXPECT_EQ(orbite_nixl_peer_self(engine.handle, &self, &engine.error), ORBITE_NIXL_OK);
+    EXPECT_EQ(orbite_nixl_range_local(engine.handle, registration, &range, &engine.error),
+              ORBITE_NIXL_OK);
+  }
+  orbite_nixl_status_t refused(const orbite_nixl_descriptor_t& local,
+                               const orbite_nixl_descriptor_t& remote,
+                               orbite_nixl_operation_t operation = ORBITE_NIXL_WRITE) {
+    orbite_nixl_request_t request = 0;
+    // The second pair is at fault, so that a list is looked at to its end.
+    const orbite_nixl_status_t status =
+        engine.prepare(operation, self, {piece(bytes, 0, 8, registration), local},
+                       {piece(bytes, 64, 8, range), remote}, request);
+    EXPECT_EQ(request, 0U);
+    return status;
+  }
+
+  Engine engine{"agent"};
+  std::vector<unsigned char> bytes = pattern(4096, 5);
+  orbite_nixl_registration_t registration = 0;
+  orbite_nixl_peer_t self = 0;
+  orbite_nixl_range_t range = 0;
+};
+
+TEST_F(BridgeLists, OfUnequalLengthsAreRefused) {
+  EXPECT_EQ(refused(piece(bytes, 0, 8, registration), piece(bytes, 64, 9, range)),
+            ORBITE_NIXL_ERR_LENGTH_MISMATCH);
+}
+
+TEST_F(BridgeLists, WithEmptyOrOverflowingRangesAreRefused) {
+  EXPECT_EQ(refused(piece(bytes, 0, 0, registration), piece(bytes, 64, 0, range)),
+            ORBITE_NIXL_ERR_INVALID_RANGE);
+  const std::uint64_t last = ~std::uint64_t{0};
+  EXPECT_EQ(refused({last - 3, 8, registration}, piece(bytes, 64, 8, range)),
+            ORBITE_NIXL_ERR_INVALID_RANGE);
+  EXPECT_EQ(refused(piece(bytes, 0, 8, registration), {last - 3, 8, range}),
+            ORBITE_NIXL_ERR_INVALID_RANGE);
+  EXPECT_EQ(refused({0, 8, registration}, piece(bytes, 64, 8, range)),
+            ORBITE_NIXL_ERR_INVALID_RANGE);
+}
+
+TEST_F(BridgeLists, OutsideTheirOwnerAreRefused) {
+  for (const std::size_t offset : {bytes.size(), bytes.size() - 7, std::size_t{0} - 1}) {
+    EXPECT_EQ(refused(piece(bytes, offset, 8, registration), piece(bytes, 64, 8, range)),
+              ORBITE_NIXL_ERR_INVALID_RANGE);
+    EXPECT_EQ(refused(piece(bytes, 0, 8, registration), piece(bytes, offset, 8, range)),
+              ORBITE_NIXL_ERR_INVALID_RANGE);
+  }
+}
+
+TEST_F(BridgeLists, WithStaleOwnersAreRefused) {
+  EXPECT_EQ(refused(piece(bytes, 0, 8, 0), piece(bytes, 64, 8, range)),
+            ORBITE_NIXL_ERR_STALE_HANDLE);
+  EXPECT_EQ(refused(piece(bytes, 0, 8, registration), piece(bytes, 64, 8, 0)),
+            ORBITE_NIXL_ERR_STALE_HANDLE);
+}
+
+TEST_F(BridgeLists, WithoutTheRightsAreRefused) {
+  auto other = pattern(4096, 6);
+  const auto read_only =
+      engine.add(other, ORBITE_NIXL_ACCESS_LOCAL | ORBITE_NIXL_ACCESS_REMOTE_READ);
+  orbite_nixl_range_t read_range = 0;
+  ASSERT_EQ(orbite_nixl_range_local(engine.handle, read_only, &read_range, &engine.error),
+            ORBITE_NIXL_OK);
+  EXPECT_EQ(refused(piece(bytes, 0, 8, registration), piece(other, 0, 8, read_range)),
+            ORBITE_NIXL_ERR_NOT_ALLOWED);
+  EXPECT_TRUE(engine.info().contains("budgets")) << "the engine still answers";
+}
+
+TEST(BridgeLibrary, RefusesAlteredBlobs) {
+  Engine here("here");
+  Engine there("there");
+  auto bytes = pattern(4096, 7);
+  const auto connection = there.connection_blob();
+  EXPECT_EQ(connection, there.connection_blob());
+  const auto memory = there.memory_blob(there.add(bytes));
+  const auto peer = here.peer_of(there);
+  const auto import_memory = [&](const std::vector<unsigned char>& blob) {
+    orbite_nixl_range_t range = 0;
+    const orbite_nixl_status_t status = orbite_nixl_range_import(
+        here.handle, peer, blob.data(), blob.size(), reinterpret_cast<std::uint64_t>(bytes.data()),
+        bytes.size(), &range, &here.error);
+    EXPECT_EQ(status == ORBITE_NIXL_OK, range != 0);
+    return status;
+  };
+  const auto bad = AnyOf(ORBITE_NIXL_ERR_BAD_METADATA, ORBITE_NIXL_ERR_INCOMPATIBLE);
+  for (const auto* blob : {&connection, &memory}) {
+    const auto import = [&](const std::vector<unsigned char>& altered) {
+      orbite_nixl_peer_t other = 0;
+      return blob == &memory ? import_memory(altered) : here.import("other", altered, other);
+    };
+    for (std::size_t i = 0; i < blob->size(); ++i) {
+      auto altered = *blob;
+      altered[i] ^= 1;
+      EXPECT_THAT(import(altered), bad) << "byte " << i;
+      EXPECT_THAT(import({blob->begin(), blob->begin() + static_cast<long>(i)}), bad);
+    }
+    auto longer = *blob;
+    longer.push_back(0);
+    EXPECT_THAT(import(longer), bad);
+  }
+  // One in the place of the other.
+  orbite_nixl_peer_t other = 0;
+  EXPECT_THAT(here.import("other", memory, other), bad);
+  EXPECT_THAT(import_memory(connection), bad);
+  EXPECT_EQ(import_memory(memory), ORBITE_NIXL_OK);
+}
+
+TEST(BridgeLibrary, RefusesRangesOutsideTheDescribedOne) {
+  Engine here("here");
+  Engine there("there");
+  auto bytes = pattern(4096, 8);
+  const auto blob = there.memory_blob(there.add(bytes));
+  const auto peer = here.peer_of(there);
+  const auto address = reinterpret_cast<std::uint64_t>(bytes.data());
+  orbite_nixl_range_t range = 0;
+  for (const auto& [from, length] : {std::pair<std::uint64_t, std::uint64_t>{address - 1, 8},
+                                     {address, bytes.size() + 1},
+                                     {address + bytes.size() - 7, 8},
+                                     {address + bytes.size(), 1}}) {
+    EXPECT_EQ(orbite_nixl_range_import(here.handle, peer, blob.data(), blob.size(), from, length,
+                                       &range, &here.error),
+              ORBITE_NIXL_ERR_INVALID_RANGE);
+  }
+  EXPECT_EQ(range, 0U);
+}
+
+TEST(BridgeLibrary, NamesTheAddressThatItCannotHave) {
+  Stranger stranger;
+  const std::string port = std::to_string(stranger.port);
+  auto error = make_record<orbite_nixl_error_t>();
+  orbite_nixl_engine_t engine = 0;
+  EXPECT_EQ(create("agent", R"({"listen": {"address": "127.0.0.1", "port": )" + port + "}}", engine,
+                   error),
+            ORBITE_NIXL_ERR_ADDRESS_IN_USE);
+  EXPECT_THAT(error.message, HasSubstr("127.0.0.1:" + port));
+  // A documentation address: not ours.
+  EXPECT_EQ(create("agent", R"({"listen": {"address": "192.0.2.1"}})", engine, error),
+            ORBITE_NIXL_ERR_ADDRESS_NOT_LOCAL);
+  EXPECT_THAT(error.message, HasSubstr("192.0.2.1"));
+  EXPECT_EQ(engine, 0U);
+}
+
+/// Or takes an operator's word, which is no admission.
+bool only_looks(const Entry& entry) {
+  return entry.name.starts_with("Telemetry") || entry.name == "UnresolvedRead" ||
+         entry.name == "EpochConfirmFenced";
+}
+
+TEST(BridgeLibrary, AClosedEngineAdmitsNothing) {
+  Engine engine("agent");
+  auto bytes = pattern(4096, 9);
+  engine.add(bytes);
+  auto status = make_record<orbite_nixl_close_t>();
+  ASSERT_EQ(orbite_nixl_engine_close(engine.handle, 10'000'000'000, &status, &engine.error),
+            ORBITE_NIXL_OK);
+  EXPECT_EQ(status.phase, ORBITE_NIXL_CLOSE_CLOSED);
+  EXPECT_EQ(status.executions_unresolved + status.registrations_unresolved, 0U);
+  for (const Entry& entry : entries()) {
+    if (entry.name == "MemoryRegister" || entry.name == "PeerSelf" || entry.name == "PeerImport") {
+      Arguments arguments;
+      arguments.engine = engine.handle;
+      EXPECT_EQ(entry.call(arguments), ORBITE_NIXL_ERR_ENGINE_CLOSING) << entry.name;
+    } else if (entry.takes_engine && entry.can_fail && !only_looks(entry)) {
+      Arguments arguments;
+      arguments.engine = engine.handle;
+      EXPECT_THAT(entry.call(arguments),
+                  AnyOf(ORBITE_NIXL_ERR_ENGINE_CLOSING, ORBITE_NIXL_ERR_STALE_HANDLE))
+          << entry.name;
+    }
+  }
+  // What only looks still answers.
+  EXPECT_TRUE(engine.info().is_object());
+  EXPECT_EQ(TelemetryOf(engine).numbers.registrations_live, 0U);
+  EXPECT_EQ(orbite_nixl_engine_close(engine.handle, 0, &status, &engine.error), ORBITE_NIXL_OK);
+  EXPECT_EQ(status.phase, ORBITE_NIXL_CLOSE_CLOSED);
 }
 
 TEST(BridgeLibrary, TellsWhatItIs) {

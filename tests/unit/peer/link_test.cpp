@@ -1,22 +1,201 @@
 // SPDX-License-Identifier: Apache-2.0
-// The link between engines of one host, both ends of it.
+// The link between engines of one host, both ends of it, and either end against one that lies.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <array>
+#include <cerrno>
+#include <functional>
 #include <memory>
-#include <new>
+#include <string>
 #include <vector>
 
-#include "unit/peer/link_rig.hpp"
+#include "base/random.hpp"
+#include "memory/registry.hpp"
+#include "peer/borrow_link.hpp"
+#include "peer/lender.hpp"
+#include "platform/system.hpp"
+#include "platform/system_neighbors.hpp"
+#include "wire/record.hpp"
 
 namespace orbite::peer {
 namespace {
 
+using platform::IoResult;
 using platform::Neighbors;
-using test::kTimeout;
-using test::Links;
 using State = BorrowLink::State;
+
+constexpr base::Nanoseconds kTimeout = 5 * base::kSecond;
+constexpr std::uint64_t kHandshakesMax = 4;
+constexpr std::uint64_t kRegistrationsMax = 64;
+
+/// The system's, which may have no descriptor for the files of one message.
+class ShortOfDescriptors final : public Neighbors {
+ public:
+  using Socket = platform::Socket;
+
+  bool loses_next = false;
+
+  Result<Socket> listen(std::string_view name) override { return system_.listen(name); }
+  Result<Socket> accept(Socket listener) override { return system_.accept(listener); }
+  Result<Socket> connect(std::string_view name) override { return system_.connect(name); }
+  Result<std::unique_ptr<platform::Process>> process_of(Socket socket) override {
+    return system_.process_of(socket);
+  }
+  IoResult send(Socket socket, std::span<const std::uint8_t> message, const Files& files) override {
+    return system_.send(socket, message, files);
+  }
+  IoResult receive(Socket socket, std::span<std::uint8_t> buffer, Files& files) override {
+    const IoResult got = system_.receive(socket, buffer, files);
+    if (got.kind != IoResult::Kind::kBytes || files.empty() || !std::exchange(loses_next, false)) {
+      return got;
+    }
+    files.clear();
+    return {IoResult::Kind::kFailed, 0, EMFILE};
+  }
+  Result<std::shared_ptr<const platform::PageFile>> make_pages(std::string_view name,
+                                                               std::uint64_t bytes,
+                                                               PageOptions options) override {
+    return system_.make_pages(name, bytes, options);
+  }
+  Result<std::unique_ptr<platform::PageMapping>> map(const platform::PageFile& file,
+                                                     PageAccess access,
+                                                     AfterFork after_fork) override {
+    return system_.map(file, access, after_fork);
+  }
+  Result<void> forbid_writes(const platform::PageFile& file) override {
+    return system_.forbid_writes(file);
+  }
+
+ private:
+  platform::SystemNeighbors system_;
+};
+
+/// What all ends of a test have in common.
+struct Host {
+  platform::SystemNetwork network;
+  ShortOfDescriptors neighbors;
+  base::ManualClock clock;
+  base::SeededRandom random{1};
+  base::ThreadWaiter waiter;
+};
+
+/// An engine as far as its links go. One thread is its worker and its caller.
+class Node {
+  Host& host_;  // goes last: what is below uses it
+  platform::Socket poller_;
+
+ public:
+  Node(Host& host, const std::string& name)
+      : host_(host), poller_(host.network.make_poller().value()) {
+    // Its name is known to every process of this host.
+    platform::SystemRandom().fill(blob.epoch.bytes);
+    host.random.fill(blob.secret);
+    blob.host.network_namespace = 7;
+    LinkEnvironment environment{host.network,
+                                host.neighbors,
+                                host.clock,
+                                host.random,
+                                host.waiter,
+                                name,
+                                blob.epoch,
+                                blob.secret,
+                                blob.host,
+                                poller_,
+                                kTimeout,
+                                kHandshakesMax,
+                                16,
+                                kRegistrationsMax,
+                                [this](const wire::RegistrationRef& asked) { return share(asked); },
+                                [] {}};
+    lender = Lender::create(environment).value();
+    links = std::make_unique<BorrowLinks>(std::move(environment));
+  }
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  ~Node() {
+    links.reset();
+    lender.reset();
+    host_.network.close(poller_);
+  }
+
+  /// Whatever its worker has to do now.
+  void turn() {
+    std::array<platform::PollEvent, 16> events;
+    const std::size_t count = host_.network.poller_wait(poller_, events, 0);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t kind = events[i].token & kTokenKinds;
+      if (kind == kTokenLink || kind == kTokenLinkProcess) {
+        links->on_event(events[i].token);
+      } else {
+        lender->on_event(events[i].token);
+      }
+    }
+    static_cast<void>(lender->on_tick(host_.clock.now_ns()));
+    static_cast<void>(links->on_tick(host_.clock.now_ns()));
+  }
+
+  Handle add() {
+    MemoryDescriptor memory;
+    memory.address = reinterpret_cast<std::uint64_t>(bytes.data());
+    memory.length = bytes.size();
+    const Handle handle = registry.add(memory).value();
+    EXPECT_TRUE(lender->reserve().has_value());
+    lender->open(handle);
+    return handle;
+  }
+  RegistrationState deregister(Handle handle) {
+    const auto registration = registry.find(handle).value();
+    lender->close(
+        registry.borrow(registration, memory::Direction::kRead, memory::Borrower::kLocal).value());
+    return registry.deregister(handle).value();
+  }
+
+  wire::ConnectionBlob blob;
+  std::vector<std::uint8_t> bytes = std::vector<std::uint8_t>(4096);
+  memory::Registry registry{{.registrations_max = kRegistrationsMax}, host_.random};
+  std::function<Result<SharedRange>(const wire::RegistrationRef&)> share =
+      [](const wire::RegistrationRef&) -> Result<SharedRange> {
+    return fail(ErrorCode::kUnsupported, "ordinary memory");
+  };
+  std::unique_ptr<Lender> lender;
+  std::unique_ptr<BorrowLinks> links;
+};
+
+class Links : public ::testing::Test {
+ protected:
+  /// Turns of both until it is so; local sockets need few.
+  template <typename Condition>
+  bool until(Condition condition) {
+    for (int i = 0; i < 1'000; ++i) {
+      if (condition()) {
+        return true;
+      }
+      owner_.turn();
+      borrower_.turn();
+    }
+    return false;
+  }
+  std::shared_ptr<BorrowLink> connect() {
+    auto link = borrower_.links->want(owner_.blob).value();
+    EXPECT_TRUE(until([&] { return link->ready(); }));
+    return link;
+  }
+  /// As the owner describes a registration.
+  [[nodiscard]] std::shared_ptr<RemoteRange> range_of(std::uint32_t index) const {
+    wire::RangeBlob blob;
+    blob.index = index;
+    blob.generation = 1;
+    blob.address = 0x10000;
+    blob.length = 1024;
+    return std::make_shared<RemoteRange>(std::make_shared<Peer>("owner", owner_.blob, false), blob,
+                                         base::ByteRange::make(blob.address, blob.length).value());
+  }
+
+  Host host_;
+  Node owner_{host_, "owner"};
+  Node borrower_{host_, "borrower"};
+};
 
 TEST_F(Links, AreReadyWhenBothHaveProvedThemselves) {
   const auto link = connect();
@@ -100,9 +279,8 @@ TEST_F(Links, ThatWereRefusedAreTriedAgainWhoeverWaitsForThem) {
   host_.clock.advance(kTimeout + 1);
   borrower_.turn();
   ASSERT_EQ(link->state(), State::kRefused);
-  host_.clock.advance(kTimeout);
   borrower_.links->connect(*link, 1);
-  EXPECT_TRUE(link->ready());
+  EXPECT_TRUE(until([&] { return link->ready(); }));
 }
 
 TEST_F(Links, FetchWhatWasWantedBeforeTheyWereRefused) {
@@ -119,7 +297,6 @@ TEST_F(Links, FetchWhatWasWantedBeforeTheyWereRefused) {
   ASSERT_EQ(link->state(), State::kRefused);
   const auto late = range_of(2);
   borrower_.links->fetch(*link, late);
-  host_.clock.advance(kTimeout);
   static_cast<void>(connect());
   EXPECT_TRUE(until([&] { return early->mapped_at() != 0 && late->mapped_at() != 0; }));
 }
@@ -142,25 +319,6 @@ TEST_F(Links, AnAnswerWithoutADescriptorForItsPagesIsLostAndNothingElse) {
   borrower_.links->fetch(*link, next);
   EXPECT_TRUE(until([&] { return next->mapped_at() != 0; }));
   EXPECT_EQ(lost->mapped_at(), 0U);
-}
-
-/// Who broke the rules, or for whom the owner had no memory, borrows as before, but whoever
-/// connects the peer must not wait for answers that never come.
-TEST_F(Links, AreNotWaitedForByWhoIsNotAnsweredAnyMore) {
-  const auto link = connect();
-  owner_.share = [](const wire::RegistrationRef&) -> Result<SharedRange> {
-    throw std::bad_alloc();
-  };
-  const auto range = range_of(1);
-  for (int i = 0; i < 2; ++i) {
-    borrower_.links->fetch(*link, range);
-    borrower_.links->connect_and_fetch(*link, kTimeout);
-    EXPECT_EQ(host_.waiter.ran_out, 0);
-  }
-  EXPECT_TRUE(link->ready());
-  EXPECT_EQ(range->mapped_at(), 0U);
-  const Handle handle = owner_.add();
-  EXPECT_TRUE(link->seats().enter({&handle, 1}).has_value());
 }
 
 TEST_F(Links, HaveAWordForNothingThatIsRegisteredBehindAClose) {
@@ -230,89 +388,327 @@ TEST_F(Links, AnAllocationThatIsTooShortIsNotReached) {
   EXPECT_TRUE(link->ready());
 }
 
-/// Many links with nothing to do, at both ends.
-class ManyLinks : public Links {
+// ---- A borrower that lies
+
+/// The client's side of a handshake, by hand.
+class RawBorrower : public Links {
  protected:
-  static constexpr int kRefused = 1'000;
-  static constexpr int kReady = 100;
-
-  ManyLinks() {
-    // Each has its own link to the same owner.
-    for (wire::ConnectionBlob blob = owner_.blob; blob.port < kReady; ++blob.port) {
-      held_.push_back(borrower_.links->want(blob).value());
-      EXPECT_TRUE(until([&] { return held_.back()->ready(); }));
-    }
-    wire::ConnectionBlob nobody = owner_.blob;
-    for (int i = 0; i < kRefused; ++i) {
-      platform::SystemRandom().fill(nobody.epoch.bytes);
-      held_.push_back(borrower_.links->want(nobody).value());
-    }
-    borrower_.turn();
-    EXPECT_EQ(held_.back()->state(), State::kRefused);
+  void SetUp() override {
+    socket_ = host_.neighbors.connect(link_name(owner_.blob.epoch)).value();
+    hello_.client_epoch = borrower_.blob.epoch;
+    hello_.expected_epoch = owner_.blob.epoch;
+    hello_.host = owner_.blob.host;
+    hello_.lane_class = static_cast<std::uint8_t>(wire::LaneClass::kLink);
   }
-  static std::uint64_t looks_of_turn(test::Node& node) {
-    const std::uint64_t before = node.links->looks() + node.lender->looks();
-    node.turn();
-    return node.links->looks() + node.lender->looks() - before;
+  void TearDown() override { host_.network.close(socket_); }
+
+  template <typename Record>
+  void send(const Record& record) {
+    EXPECT_EQ(host_.neighbors.send(socket_, wire::bytes_of(record), {}).kind,
+              IoResult::Kind::kBytes);
+  }
+  /// The next message, or how it ended.
+  IoResult receive(Neighbors::Files& files) {
+    IoResult got;
+    EXPECT_TRUE(until([&] {
+      got = host_.neighbors.receive(socket_, received_, files);
+      return got.kind != IoResult::Kind::kWouldBlock;
+    }));
+    return got;
+  }
+  bool is_ended() {
+    Neighbors::Files files;
+    IoResult got;
+    do {
+      got = receive(files);
+    } while (got.kind == IoResult::Kind::kBytes);
+    return got.kind != IoResult::Kind::kWouldBlock;
+  }
+  /// As far as the welcome.
+  void be_let_in() {
+    send(hello_);
+    Neighbors::Files files;
+    ASSERT_EQ(receive(files).kind, IoResult::Kind::kBytes);
+    wire::ServerHello answer;
+    std::memcpy(static_cast<void*>(&answer), received_.data(), sizeof(answer));
+    ASSERT_EQ(answer.status, 0);
+    wire::ClientProof proof;
+    wire::sign_client(owner_.blob.secret, hello_, answer, proof);
+    send(proof);
+    ASSERT_EQ(receive(files_).kind, IoResult::Kind::kBytes);
+    ASSERT_EQ(files_.size(), 2U);
   }
 
-  std::vector<std::shared_ptr<BorrowLink>> held_;
+  platform::Socket socket_ = platform::kNoSocket;
+  wire::ClientHello hello_;
+  std::array<std::uint8_t, 512> received_{};
+  Neighbors::Files files_;
 };
 
-TEST_F(ManyLinks, CostATickNothing) {
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(looks_of_turn(borrower_), 0U);
-    EXPECT_EQ(looks_of_turn(owner_), 0U);
-    host_.clock.advance(10 * kTimeout);
+TEST_F(RawBorrower, IsEndedForWhatIsNoHello) {
+  hello_.lane_class = static_cast<std::uint8_t>(wire::LaneClass::kBulk);
+  send(hello_);
+  EXPECT_TRUE(is_ended());
+}
+
+TEST_F(RawBorrower, IsEndedForAMessageOfAnotherSize) {
+  const std::array<std::uint8_t, 7> bytes{};
+  EXPECT_EQ(host_.neighbors.send(socket_, bytes, {}).kind, IoResult::Kind::kBytes);
+  EXPECT_TRUE(is_ended());
+}
+
+TEST_F(RawBorrower, IsEndedForAProofThatIsNone) {
+  send(hello_);
+  Neighbors::Files files;
+  ASSERT_EQ(receive(files).kind, IoResult::Kind::kBytes);
+  send(wire::ClientProof());
+  EXPECT_TRUE(is_ended());
+  EXPECT_EQ(owner_.lender->borrowers(), 0U);
+}
+
+TEST_F(RawBorrower, IsToldWhyItIsRefused) {
+  hello_.expected_epoch.bytes[3] ^= 1;
+  send(hello_);
+  Neighbors::Files files;
+  ASSERT_EQ(receive(files).kind, IoResult::Kind::kBytes);
+  wire::ServerHello answer;
+  std::memcpy(static_cast<void*>(&answer), received_.data(), sizeof(answer));
+  EXPECT_EQ(answer.status, static_cast<std::uint16_t>(ErrorCode::kPeerEpochChanged));
+  EXPECT_TRUE(is_ended());
+}
+
+TEST_F(RawBorrower, ThatSaysNothingIsEndedInTime) {
+  owner_.turn();
+  host_.clock.advance(kTimeout + 1);
+  EXPECT_TRUE(is_ended());
+}
+
+TEST_F(RawBorrower, StrangersKeepNoNeighbourOut) {
+  std::vector<platform::Socket> strangers;
+  for (std::uint64_t i = 0; i < 3 * kHandshakesMax; ++i) {
+    strangers.push_back(host_.neighbors.connect(link_name(owner_.blob.epoch)).value());
+    owner_.turn();
+  }
+  static_cast<void>(connect());
+  for (const platform::Socket stranger : strangers) {
+    host_.network.close(stranger);
   }
 }
 
-TEST_F(ManyLinks, CostAnEventALookAtOneOfThem) {
-  const auto range = range_of(1);
-  borrower_.links->fetch(*held_[kReady / 2], range);
-  EXPECT_EQ(looks_of_turn(borrower_), 1U) << "it is asked";
-  EXPECT_EQ(looks_of_turn(owner_), 1U) << "it answers";
-  EXPECT_EQ(looks_of_turn(borrower_), 1U) << "the answer comes";
-  EXPECT_EQ(looks_of_turn(borrower_), 0U);
-}
-
-TEST_F(ManyLinks, CostNothingWhileAStrangerIsInItsHandshake) {
-  const platform::Socket stranger = host_.neighbors.connect(link_name(owner_.blob.epoch)).value();
-  EXPECT_LE(looks_of_turn(owner_), 2U);
-  EXPECT_EQ(looks_of_turn(owner_), 1U);
-  host_.clock.advance(kTimeout);
-  EXPECT_EQ(looks_of_turn(owner_), 1U);
-  EXPECT_EQ(looks_of_turn(owner_), 0U);
-  host_.network.close(stranger);
-}
-
-TEST_F(ManyLinks, ALinkThatIsLetGoOfCostsALookAtIt) {
-  held_.erase(held_.begin());
-  EXPECT_EQ(looks_of_turn(borrower_), 1U);
-  EXPECT_TRUE(until([&] { return owner_.lender->borrowers() == kReady - 1; }));
-  EXPECT_EQ(looks_of_turn(borrower_), 0U);
-}
-
-/// Its last holder may be another thread than the worker, which is about to drop it.
-TEST_F(Links, ThatAreWantedAgainAfterTheirLastHoldAreTheSame) {
-  auto link = connect();
-  const BorrowLink* const first = link.get();
-  link.reset();
-  link = borrower_.links->want(owner_.blob).value();
-  EXPECT_EQ(link.get(), first);
-  borrower_.turn();
-  EXPECT_TRUE(link->ready());
-  EXPECT_EQ(owner_.lender->borrowers(), 1U);
-}
-
-TEST_F(Links, MayBeHeldForLongerThanTheirEngineLives) {
-  const auto link = connect();
-  auto late = borrower_.links->want(owner_.blob).value();
-  borrower_.links.reset();
-  EXPECT_EQ(link->state(), State::kEnded);
-  late.reset();
+TEST_F(RawBorrower, MakesNoRoomForNobody) {
+  std::vector<platform::Socket> all{socket_};
+  while (all.size() < kHandshakesMax) {
+    all.push_back(host_.neighbors.connect(link_name(owner_.blob.epoch)).value());
+  }
   owner_.turn();
-  EXPECT_EQ(owner_.lender->borrowers(), 0U);
+  Neighbors::Files files;
+  for (const platform::Socket one : all) {
+    EXPECT_EQ(host_.neighbors.receive(one, received_, files).kind, IoResult::Kind::kWouldBlock);
+  }
+  for (const platform::Socket one : std::span(all).subspan(1)) {
+    host_.network.close(one);
+  }
+}
+
+/// Its connection is no end of what it does: only the end of it is.
+TEST_F(RawBorrower, ThatBreaksTheRulesStaysInTheLedger) {
+  be_let_in();
+  const Handle handle = owner_.add();
+  const auto words =
+      host_.neighbors.map(*files_[0], Neighbors::PageAccess::kRead, Neighbors::AfterFork::kAbsent)
+          .value();
+  const auto seat_pages =
+      host_.neighbors
+          .map(*files_[1], Neighbors::PageAccess::kReadWrite, Neighbors::AfterFork::kAbsent)
+          .value();
+  auto& seat = *reinterpret_cast<borrowing::Seat*>(seat_pages->pages().data());
+  const std::span directory(reinterpret_cast<const borrowing::DirectoryWord*>(
+                                words->pages().data() + sizeof(borrowing::DirectoryHead)),
+                            kRegistrationsMax);
+  ASSERT_TRUE(borrowing::enter<borrowing::DirectAccess>(directory, seat, {&handle, 1}));
+  send(wire::ClientProof());  // out of turn
+  send(wire::LinkFetch());
+  EXPECT_EQ(owner_.deregister(handle), RegistrationState::kFenced);
+  for (int i = 0; i < 20; ++i) {
+    owner_.turn();
+  }
+  EXPECT_EQ(owner_.lender->held(), 1U);
+  EXPECT_EQ(owner_.registry.state(handle).value(), RegistrationState::kFenced);
+  host_.network.close(std::exchange(socket_, platform::kNoSocket));
+  EXPECT_TRUE(until([&] { return owner_.lender->held() == 0; }));
+  EXPECT_EQ(owner_.registry.state(handle).value(), RegistrationState::kRetired);
+  socket_ = host_.neighbors.connect(link_name(owner_.blob.epoch)).value();
+}
+
+TEST_F(RawBorrower, CannotWriteTheDirectory) {
+  be_let_in();
+  EXPECT_EQ(host_.neighbors
+                .map(*files_[0], Neighbors::PageAccess::kReadWrite, Neighbors::AfterFork::kAbsent)
+                .error()
+                .code(),
+            ErrorCode::kNotAllowed);
+}
+
+TEST_F(RawBorrower, MayAskForMoreThanItListensTo) {
+  be_let_in();
+  wire::LinkFetch fetch;
+  fetch.registration.generation = 1;
+  int asked = 0;
+  while (asked < 100'000 &&
+         host_.neighbors.send(socket_, wire::bytes_of(fetch), {}).kind == IoResult::Kind::kBytes) {
+    ++asked;
+    owner_.turn();
+  }
+  // It is not answered any more, and others are.
+  static_cast<void>(connect());
+}
+
+// ---- An owner that lies
+
+class RawOwner : public Links {
+ protected:
+  void SetUp() override {
+    blob_ = owner_.blob;
+    platform::SystemRandom().fill(blob_.epoch.bytes);
+    listener_ = host_.neighbors.listen(link_name(blob_.epoch)).value();
+    link_ = borrower_.links->want(blob_).value();
+    borrower_.turn();
+    socket_ = host_.neighbors.accept(listener_).value();
+    std::array<std::uint8_t, 512> received{};
+    Neighbors::Files files;
+    ASSERT_EQ(host_.neighbors.receive(socket_, received, files).bytes, sizeof(hello_));
+    std::memcpy(static_cast<void*>(&hello_), received.data(), sizeof(hello_));
+  }
+  void TearDown() override {
+    host_.network.close(socket_);
+    host_.network.close(listener_);
+  }
+
+  template <typename Record>
+  void send(const Record& record, const Neighbors::Files& files = {}) {
+    EXPECT_EQ(host_.neighbors.send(socket_, wire::bytes_of(record), files).kind,
+              IoResult::Kind::kBytes);
+  }
+  void greet() {
+    wire::ServerHello answer;
+    answer.server_epoch = blob_.epoch;
+    wire::sign_server(blob_.secret, hello_, answer);
+    send(answer);
+  }
+  [[nodiscard]] std::shared_ptr<const platform::PageFile> pages(std::uint64_t bytes) {
+    return host_.neighbors.make_pages("test", bytes, {}).value();
+  }
+  [[nodiscard]] static wire::LinkWelcome welcome() {
+    wire::LinkWelcome record;
+    record.seats = 64;
+    record.directory_words = 16;
+    record.probe_address = 4096;
+    return record;
+  }
+  void expect_refused() {
+    EXPECT_TRUE(until([&] { return link_->state() == State::kRefused; }));
+    EXPECT_NE(link_->refusal().code(), ErrorCode::kOk);
+    EXPECT_FALSE(link_->ready());
+  }
+
+  wire::ConnectionBlob blob_;
+  platform::Socket listener_ = platform::kNoSocket;
+  platform::Socket socket_ = platform::kNoSocket;
+  wire::ClientHello hello_;
+  std::shared_ptr<BorrowLink> link_;
+};
+
+TEST_F(RawOwner, WithoutTheSecretIsRefused) {
+  wire::ServerHello answer;
+  answer.server_epoch = blob_.epoch;
+  send(answer);
+  expect_refused();
+}
+
+TEST_F(RawOwner, ThatEndsIsRefused) {
+  greet();
+  host_.network.close(std::exchange(socket_, platform::kNoSocket));
+  expect_refused();
+  socket_ = host_.neighbors.connect(link_name(blob_.epoch)).value();
+}
+
+TEST_F(RawOwner, WithFilesThatAreNotWhatItSaysIsRefused) {
+  greet();
+  wire::LinkWelcome record = welcome();
+  record.directory_words = 100'000;
+  send(record, {pages(4096), pages(4096)});
+  expect_refused();
+}
+
+TEST_F(RawOwner, WithoutFilesIsRefused) {
+  greet();
+  send(welcome());
+  expect_refused();
+}
+
+TEST_F(RawOwner, WithoutSeatsIsRefused) {
+  greet();
+  wire::LinkWelcome record = welcome();
+  record.seats = 0;
+  send(record, {pages(4096), pages(4096)});
+  expect_refused();
+}
+
+/// Shared pages can be had of it; its ordinary memory is not where it says.
+TEST_F(RawOwner, ThatLiesAboutItsMemoryIsNotReachedThere) {
+  greet();
+  std::array<std::uint8_t, 16> other{1};
+  wire::LinkWelcome record = welcome();
+  record.probe_address = reinterpret_cast<std::uint64_t>(other.data());
+  send(record, {pages(4096), pages(4096)});
+  ASSERT_TRUE(until([&] { return link_->ready(); }));
+  EXPECT_EQ(link_->process(), nullptr);
+  EXPECT_EQ(link_->process_refusal()->code(), ErrorCode::kProtocolViolation);
+}
+
+TEST_F(RawOwner, ThatAnswersWhatNobodyAskedIsEnded) {
+  greet();
+  send(welcome(), {pages(4096), pages(4096)});
+  ASSERT_TRUE(until([&] { return link_->ready(); }));
+  send(wire::LinkAllocation(), {pages(4096)});
+  EXPECT_TRUE(until([&] { return link_->state() == State::kEnded; }));
+}
+
+/// It takes the end of the connection for the end of our copies.
+TEST_F(RawOwner, IsLeftOnlyWhenNobodyCopiesAnyMore) {
+  greet();
+  send(welcome(), {pages(4096), pages(4096)});
+  ASSERT_TRUE(until([&] { return link_->ready(); }));
+  send(wire::LinkAllocation(), {pages(4096)});
+  ASSERT_TRUE(until([&] { return link_->state() == State::kEnded; }));
+  std::array<std::uint8_t, 512> received{};
+  Neighbors::Files files;
+  ASSERT_EQ(host_.neighbors.receive(socket_, received, files).bytes, sizeof(wire::ClientProof));
+  EXPECT_EQ(host_.neighbors.receive(socket_, received, files).kind, IoResult::Kind::kWouldBlock);
+  link_.reset();
+  host_.clock.advance(2 * base::kSecond);
+  EXPECT_TRUE(until([&] {
+    return host_.neighbors.receive(socket_, received, files).kind == IoResult::Kind::kEnded;
+  }));
+}
+
+TEST_F(RawOwner, ThatAnswersAnotherQuestionIsEnded) {
+  greet();
+  send(welcome(), {pages(4096), pages(4096)});
+  ASSERT_TRUE(until([&] { return link_->ready(); }));
+  const auto peer = std::make_shared<Peer>("owner", blob_, false);
+  wire::RangeBlob blob;
+  blob.index = 1;
+  blob.generation = 2;
+  blob.address = 4096;
+  blob.length = 10;
+  const auto range =
+      std::make_shared<RemoteRange>(peer, blob, base::ByteRange::make(4096, 10).value());
+  borrower_.links->fetch(*link_, range);
+  borrower_.turn();
+  send(wire::LinkAllocation(), {pages(4096)});
+  EXPECT_TRUE(until([&] { return link_->state() == State::kEnded; }));
+  EXPECT_EQ(range->mapped_at(), 0U);
 }
 
 }  // namespace
