@@ -149,10 +149,21 @@ Result<void> TransferEngine::Impl::start_tcp() {
     tcp_unavailable_ = "tcp.enabled is false";
     return {};
   }
-  transport::tcp::Environment given{
-      network,  clock,    watched_clock,  random,       environment.waiter,
-      registry, counters, options.config, options.name, epoch_,
-      secret_,  host_,    poller_,        {},           environment.processors_are_short};
+  transport::tcp::Environment given{network,
+                                    clock,
+                                    watched_clock,
+                                    random,
+                                    environment.waiter,
+                                    registry,
+                                    counters,
+                                    options.config,
+                                    options.name,
+                                    epoch_,
+                                    secret_,
+                                    host_,
+                                    poller_,
+                                    {}};
+  given.processors_are_short = environment.processors_are_short;
   given.deliver = [this](const wire::Envelope& envelope) -> Result<void> {
     const std::string sender(envelope.sender_name);
     if (!peers.epoch_is_current(sender, envelope.sender_epoch)) {
@@ -469,9 +480,9 @@ void TransferEngine::Impl::drive(const transfer::Execution& execution,
   // Who copies may have ended the bytes of others, whose notification is left to the worker.
   const bool copies = route.transport != policy::TransportKind::kTcp;
   const bool ended = execution.terminal();
-  if ((!ended || copies) && tcp_ != nullptr && tcp_->needs_worker()) {
-    wake_worker();
-  } else if (!ended && copies && copies_wait_unwatched()) {
+  const bool left_to_tcp = (!ended || copies) && tcp_ != nullptr && tcp_->needs_worker();
+  const bool left_to_copies = !ended && copies && copies_wait_unwatched();
+  if (left_to_tcp || left_to_copies) {
     wake_worker();
   }
 }

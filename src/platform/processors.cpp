@@ -42,6 +42,17 @@ std::optional<Number> parse_number(std::string_view& text) {
   return value;
 }
 
+/// Processors less the threads that want one, the calling one among them.
+std::optional<long> spare_processors() {
+  // Asked once: the answer costs more than all the rest, and processors seldom come and go.
+  static const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  const auto running = parse_running_threads(KernelText("/proc/loadavg").view());
+  if (!running || online <= 0) {
+    return std::nullopt;
+  }
+  return online - static_cast<long>(*running);
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> parse_cache_size(std::string_view text) {
@@ -98,21 +109,6 @@ std::uint32_t usable_processors() {
   }
   return std::max(1U, std::thread::hardware_concurrency());
 }
-
-namespace {
-
-/// Processors less the threads that want one, the calling one among them.
-std::optional<long> spare_processors() {
-  // Asked once: the answer costs more than all the rest, and processors seldom come and go.
-  static const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
-  const auto running = parse_running_threads(KernelText("/proc/loadavg").view());
-  if (!running || online <= 0) {
-    return std::nullopt;
-  }
-  return online - static_cast<long>(*running);
-}
-
-}  // namespace
 
 std::uint32_t idle_processors() {
   return static_cast<std::uint32_t>(std::max(0L, spare_processors().value_or(0)));

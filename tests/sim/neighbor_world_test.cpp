@@ -15,12 +15,6 @@
 namespace orbite::test {
 namespace {
 
-sim::Options neighbors(std::uint32_t hosts) {
-  sim::Options options = quiet_world(hosts, 1);
-  options.neighbors = sim::NeighborsUse::kAll;
-  return options;
-}
-
 /// Host 0 has host 1's process. Nobody but the test copies.
 class SimNeighborWorld : public ::testing::Test {
  protected:
@@ -84,7 +78,7 @@ class SimNeighborWorld : public ::testing::Test {
 
   using Broken = std::vector<std::string>;
   const LogLines log_;
-  sim::World world_{1, neighbors(2)};
+  sim::World world_{1, quiet_neighbors(2)};
   sim::Host& near_ = world_.host(0);
   sim::Host& far_ = world_.host(1);
   platform::Socket listener_ = platform::kNoSocket;

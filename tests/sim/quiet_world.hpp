@@ -16,4 +16,11 @@ inline sim::Options quiet_world(std::uint32_t hosts, std::uint32_t machines) {
   return options;
 }
 
+/// The same on one machine, whose engines can all be neighbours.
+inline sim::Options quiet_neighbors(std::uint32_t hosts) {
+  sim::Options options = quiet_world(hosts, 1);
+  options.neighbors = sim::NeighborsUse::kAll;
+  return options;
+}
+
 }  // namespace orbite::test

@@ -18,12 +18,6 @@
 namespace orbite::test {
 namespace {
 
-sim::Options neighbors(std::uint32_t hosts) {
-  sim::Options options = quiet_world(hosts, 1);
-  options.neighbors = sim::NeighborsUse::kAll;
-  return options;
-}
-
 /// Host 0 has mapped a shared allocation of host 1. Nobody but the test copies, as host 0's engine
 /// would.
 class SimSharedWorld : public ::testing::Test {
@@ -115,7 +109,7 @@ class SimSharedWorld : public ::testing::Test {
 
   using Broken = std::vector<std::string>;
   const LogLines log_;
-  sim::World world_{1, neighbors(2)};
+  sim::World world_{1, quiet_neighbors(2)};
   sim::Host& near_ = world_.host(0);
   sim::Host& far_ = world_.host(1);
   const sim::Life far_life_{1, 1};
