@@ -15,14 +15,26 @@ std::size_t& active_of(const transfer::Execution& execution) {
 
 void ActiveExecutions::add(const std::shared_ptr<transfer::Execution>& execution) {
   const std::uint64_t number = next_number_;
-  const auto added = by_number_.emplace_hint(by_number_.end(), number, execution);
   if (execution->deadline_ns() != 0) {
+    const Deadline deadline{execution->deadline_ns(), number};
+    if (spare_deadline_.empty()) {
+      deadlines_.insert(deadline);
+    } else {
+      spare_deadline_.value() = deadline;
+      deadlines_.insert(std::move(spare_deadline_));
+    }
+  }
+  if (spare_.empty()) {
     try {
-      deadlines_.emplace(execution->deadline_ns(), number);
+      by_number_.emplace_hint(by_number_.end(), number, execution);
     } catch (...) {
-      by_number_.erase(added);
+      deadlines_.erase({execution->deadline_ns(), number});
       throw;
     }
+  } else {
+    spare_.key() = number;
+    spare_.mapped() = execution;
+    by_number_.insert(by_number_.end(), std::move(spare_));
   }
   execution->set_number(number);
   ++next_number_;
@@ -36,7 +48,7 @@ std::shared_ptr<transfer::Execution> ActiveExecutions::remove(
   forget_deadline(execution);
   peers_ -= --active_of(execution) == 0 ? 1 : 0;
   std::shared_ptr<transfer::Execution> held = std::move(found->second);
-  by_number_.erase(found);
+  spare_ = by_number_.extract(found);
   return held;
 }
 
@@ -56,7 +68,10 @@ std::shared_ptr<transfer::Execution> ActiveExecutions::due_after(
 
 void ActiveExecutions::forget_deadline(const transfer::Execution& execution) noexcept {
   if (execution.deadline_ns() != 0) {
-    deadlines_.erase({execution.deadline_ns(), execution.number()});
+    if (const auto found = deadlines_.find({execution.deadline_ns(), execution.number()});
+        found != deadlines_.end()) {
+      spare_deadline_ = deadlines_.extract(found);
+    }
   }
 }
 

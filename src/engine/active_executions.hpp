@@ -16,7 +16,8 @@ namespace orbite {
 /// Executions posted and not terminal, by their numbers, with the deadlines that have not come:
 /// what close waits for, and what keeps an abandoned one alive. Under the engine's mutex of them.
 ///
-/// Only add() allocates: whatever is in here can be found, stopped and removed without memory.
+/// Only add() allocates: whatever is in here can be found, stopped and removed without memory. The
+/// nodes of the last one removed serve the next one: one transfer after the other allocates none.
 class ActiveExecutions {
  public:
   /// When an execution is to be stopped, and its number.
@@ -45,8 +46,13 @@ class ActiveExecutions {
   }
 
  private:
-  std::map<std::uint64_t, std::shared_ptr<transfer::Execution>> by_number_;
-  std::set<Deadline> deadlines_;
+  using ByNumber = std::map<std::uint64_t, std::shared_ptr<transfer::Execution>>;
+  using Deadlines = std::set<Deadline>;
+
+  ByNumber by_number_;
+  Deadlines deadlines_;
+  ByNumber::node_type spare_;  ///< empty, or without an execution
+  Deadlines::node_type spare_deadline_;
   std::size_t peers_ = 0;
   std::uint64_t next_number_ = 1;
 };

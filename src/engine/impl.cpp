@@ -313,9 +313,8 @@ Result<void> TransferEngine::Impl::check_repostable(const Request& request) cons
     if (!request.execution->terminal()) {
       return fail(ErrorCode::kActive, "the last execution has not retired");
     }
-    const Outcome last = request.execution->outcome();
-    if (last.logical != Logical::kSuccess) {
-      const std::string_view text = error_text(last.code);
+    if (!request.execution->succeeded()) {
+      const std::string_view text = error_text(request.execution->outcome().code);
       return fail(ErrorCode::kNotRepostable, "the last execution ended with: %.*s",
                   static_cast<int>(text.size()), text.data());
     }
@@ -330,10 +329,9 @@ Result<void> TransferEngine::Impl::check_repostable(const Request& request) cons
   return {};
 }
 
-Result<std::vector<memory::RangeLoan>> TransferEngine::Impl::take_loans(
-    const transfer::Prepared& prepared) {
+Result<memory::RangeLoans> TransferEngine::Impl::take_loans(const transfer::Prepared& prepared) {
   const bool is_write = prepared.operation == Operation::kWrite;
-  std::vector<memory::RangeLoan> loans;
+  memory::RangeLoans loans;
   loans.reserve(prepared.locals.size() + (prepared.peer->is_self() ? prepared.remotes.size() : 0));
   for (const auto& local : prepared.locals) {
     ORBITE_ASSIGN_OR_RETURN(
@@ -429,7 +427,7 @@ policy::Route TransferEngine::Impl::route_now(const transfer::Prepared& prepared
 /// kEngineClosing or kPeerRetired when it comes later. When there is no memory for it, it throws
 /// and nothing of it has happened; once it is active, nothing here can fail.
 Result<TransferEngine::Impl::Launched> TransferEngine::Impl::launch(
-    transfer::Execution::Options launch_options) {
+    transfer::Execution::Options&& launch_options) {
   launch_options.on_terminal = [this](transfer::Execution& done) { on_terminal(done); };
   auto execution = std::make_shared<transfer::Execution>(std::move(launch_options));
   bool is_next_deadline = false;
@@ -445,12 +443,14 @@ Result<TransferEngine::Impl::Launched> TransferEngine::Impl::launch(
     }
   }
   transfer::Flow& flow = transfer::flow_of(execution->peer(), execution->route().transport);
-  planner_.enqueue(flow, execution);
-  planner_.pump(transport_of(*execution), flow);
+  planner_.begin(transport_of(*execution), flow, execution);
   return Launched{std::move(execution), is_next_deadline};
 }
 
 void TransferEngine::Impl::drive(const Launched& launched) noexcept {
+  if (launched.execution->terminal()) {
+    return;
+  }
   drive(*launched.execution, kPostLimit);
   // The worker sleeps until a later one. What is done by now has no deadline any more.
   if (launched.is_next_deadline && !launched.execution->terminal()) {
@@ -631,41 +631,51 @@ Result<void> TransferEngine::Impl::send_notification(Handle handle,
 
 // ---- Ends of executions
 
-void TransferEngine::Impl::on_terminal(transfer::Execution& execution) noexcept {
-  const Outcome outcome = execution.outcome();
-  const bool notified = execution.notification().has_value();
+/// Of an execution that has one.
+void TransferEngine::Impl::count_notification(const transfer::Execution& execution,
+                                              const Outcome& outcome) noexcept {
+  if (outcome.logical == Logical::kSuccess) {
+    counters.notifications_sent.add();
+  } else if (outcome.logical == Logical::kFailed) {
+    counters.notifications_failed.add();
+    if (execution.prepared() == nullptr) {
+      base::log(base::LogLevel::kWarn, "notification to peer '%.64s' not delivered: %s",
+                execution.peer().name().c_str(),
+                base::error_line(Error(outcome.code, outcome.native_errno)).c_str());
+    }
+  }
+}
+
+/// Under active_mutex_.
+void TransferEngine::Impl::count_end(const transfer::Execution& execution, const Outcome& outcome,
+                                     base::Nanoseconds now_ns) noexcept {
+  telemetry::RouteCounters& route = counters_of(execution);
   switch (outcome.logical) {
     case Logical::kSuccess:
-      if (notified) {
-        counters.notifications_sent.add();
-      }
-      if (execution.prepared() != nullptr) {
-        counters_of(execution).count_success(execution.bytes(),
-                                             clock.now_ns() - execution.posted_ns());
-      }
+      route.count_success(execution.bytes(), now_ns - execution.posted_ns());
       break;
     case Logical::kCanceled:
-      if (execution.prepared() != nullptr) {
-        counters_of(execution).count_canceled();
-      }
+      route.count_canceled();
       break;
     case Logical::kFailed:
-      if (notified) {
-        counters.notifications_failed.add();
-      }
-      if (execution.prepared() != nullptr) {
-        counters_of(execution).count_failure(outcome.code);
-      } else {
-        base::log(base::LogLevel::kWarn, "notification to peer '%.64s' not delivered: %s",
-                  execution.peer().name().c_str(),
-                  base::error_line(Error(outcome.code, outcome.native_errno)).c_str());
-      }
+      route.count_failure(outcome.code);
       break;
     case Logical::kNone:
       ORBITE_CHECK(false);
   }
+}
+
+void TransferEngine::Impl::on_terminal(transfer::Execution& execution) noexcept {
+  const Outcome outcome = execution.outcome();
+  if (execution.notification().has_value()) {
+    count_notification(execution, outcome);
+  }
+  const base::Nanoseconds now_ns = clock.now_ns();
   std::shared_ptr<transfer::Execution> last;  // released outside the lock
   const std::lock_guard lock(active_mutex_);
+  if (execution.prepared() != nullptr) {
+    count_end(execution, outcome, now_ns);
+  }
   last = active_.remove(execution);
   ++changes_;
   changed_.notify_all();

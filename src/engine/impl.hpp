@@ -159,14 +159,14 @@ class TransferEngine::Impl {
                              const peer::Peer& peer, std::uint64_t timeout_ns);
   Result<Posting> accept_notification(std::optional<std::span<const std::uint8_t>> message,
                                       transfer::Share& share);
-  Result<std::vector<memory::RangeLoan>> take_loans(const transfer::Prepared& prepared);
+  Result<memory::RangeLoans> take_loans(const transfer::Prepared& prepared);
   [[nodiscard]] policy::Route route_now(const transfer::Prepared& prepared) const;
   Result<void> check_repostable(const Request& request) const;
   struct Launched {
     std::shared_ptr<transfer::Execution> execution;
     bool is_next_deadline = false;  ///< the worker does not know of
   };
-  Result<Launched> launch(transfer::Execution::Options options);
+  Result<Launched> launch(transfer::Execution::Options&& options);
   void drive(const Launched& launched) noexcept;
   void drive(const transfer::Execution& execution, transfer::WorkLimit limit) noexcept;
   /// Stops all that are active, or those to one life of a peer, without a list of them.
@@ -178,6 +178,9 @@ class TransferEngine::Impl {
   /// And what of it waits in its transport is dropped.
   void stop_execution(transfer::Execution& execution, ErrorCode code);
   void on_terminal(transfer::Execution& execution) noexcept;
+  void count_notification(const transfer::Execution& execution, const Outcome& outcome) noexcept;
+  void count_end(const transfer::Execution& execution, const Outcome& outcome,
+                 base::Nanoseconds now_ns) noexcept;
   [[nodiscard]] transfer::Transport& transport_of(const transfer::Execution& execution) const {
     return *planner_.transport(execution.route().transport);
   }
@@ -223,7 +226,7 @@ class TransferEngine::Impl {
   policy::RouteTable routes_;
   transfer::Admission admission_;
   std::array<telemetry::RouteCounters, policy::kTransportKinds * 2 * policy::kQosClasses>
-      route_counters_;
+      route_counters_;  ///< counted under active_mutex_
   transfer::Planner planner_;
 
   platform::Socket poller_ = platform::kNoSocket;

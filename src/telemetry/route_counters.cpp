@@ -8,7 +8,7 @@ namespace orbite::telemetry {
 void RouteCounters::count_failure(ErrorCode code) noexcept {
   const auto* const found = std::find(kErrorCodeList.begin(), kErrorCodeList.end(), code);
   if (found != kErrorCodeList.end()) {
-    failures_[static_cast<std::size_t>(found - kErrorCodeList.begin())].add();
+    failures_[static_cast<std::size_t>(found - kErrorCodeList.begin())].add_alone();
   }
 }
 

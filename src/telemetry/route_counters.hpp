@@ -25,12 +25,12 @@ namespace orbite::telemetry {
   return bucket < kLatencyBounds ? bucket : kLatencyBounds;
 }
 
-/// Two additions for each value, no lock.
+/// Recorded by one thread at a time, read by any.
 class LatencyHistogram {
  public:
   void record(std::uint64_t latency_ns) noexcept {
-    buckets_[latency_bucket(latency_ns)].add();
-    sum_ns_.add(latency_ns);
+    buckets_[latency_bucket(latency_ns)].add_alone();
+    sum_ns_.add_alone(latency_ns);
   }
   [[nodiscard]] std::uint64_t count_in(std::size_t bucket) const noexcept {
     return buckets_[bucket].value();
@@ -55,15 +55,16 @@ inline constexpr std::array<ErrorCode, kErrorCodes> kErrorCodeList = {
 #undef ORBITE_ERROR_CODE
 };
 
-/// What executions of one route came to. A cache line is never shared by two routes.
+/// What executions of one route came to. Counted by one thread at a time, read by any. A cache line
+/// is never shared by two routes.
 class alignas(64) RouteCounters {
  public:
-  void count_posted() noexcept { posted_.add(); }
+  void count_posted() noexcept { posted_.add_alone(); }
   void count_success(std::uint64_t bytes, std::uint64_t latency_ns) noexcept {
-    bytes_.add(bytes);
+    bytes_.add_alone(bytes);
     latency_.record(latency_ns);
   }
-  void count_canceled() noexcept { canceled_.add(); }
+  void count_canceled() noexcept { canceled_.add_alone(); }
   /// A code that is not in the list is not counted.
   void count_failure(ErrorCode code) noexcept;
 

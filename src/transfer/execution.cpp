@@ -9,7 +9,7 @@
 
 namespace orbite::transfer {
 
-Execution::Execution(Options options)
+Execution::Execution(Options&& options)
     : prepared_(std::move(options.prepared)),
       peer_(std::move(options.peer)),
       route_(options.route),
@@ -19,11 +19,9 @@ Execution::Execution(Options options)
       loans_(std::move(options.loans)),
       bytes_charge_(std::move(options.bytes_charge)),
       outbox_charge_(std::move(options.outbox_charge)),
-      on_terminal_(std::move(options.on_terminal)) {
+      on_terminal_(std::move(options.on_terminal)),
+      unplanned_(prepared_ != nullptr ? ExtentCursor(prepared_->extents) : ExtentCursor()) {
   ORBITE_CHECK(prepared_ != nullptr || notification_.has_value());
-  if (prepared_ != nullptr) {
-    unplanned_ = ExtentCursor(prepared_->extents);
-  }
   if (notification_.has_value() && route_.control != route_.transport) {
     control_place_.emplace();
   }
@@ -59,6 +57,13 @@ bool Execution::notification_is_next_locked() const {
 policy::QosClass Execution::next_qos() const {
   const std::lock_guard lock(mutex_);
   return planned_bytes_ < bytes() ? route_.qos : policy::QosClass::kLatency;
+}
+
+bool Execution::is_small(const SliceLimits& limits) const noexcept {
+  // As if each of its descriptors were of another owner: cut_slice() counts them so at worst.
+  return prepared_ != nullptr && route_.qos == policy::QosClass::kLatency &&
+         prepared_->bytes <= limits.bytes_max && prepared_->tasks <= limits.extents_max &&
+         prepared_->tasks <= limits.remotes_max;
 }
 
 bool Execution::cut_slice(const SliceLimits& limits, Slice& slice) {
@@ -143,6 +148,10 @@ void Execution::set_success_if_done_locked() {
 
 void Execution::complete_slice(Slice& slice, const SliceResult& result) {
   const std::lock_guard lock(mutex_);
+  complete_locked(slice, result);
+}
+
+void Execution::complete_locked(Slice& slice, const SliceResult& result) {
   ORBITE_CHECK(!slice.completed && slice.execution.get() == this);
   ORBITE_CHECK(result.prefix_bytes <= slice.bytes);
   slice.completed = true;
@@ -167,7 +176,16 @@ void Execution::complete_slice(Slice& slice, const SliceResult& result) {
 }
 
 bool Execution::retire_slice(RetirementReceipt receipt) {
+  return retire(std::move(receipt), std::unique_lock(mutex_));
+}
+
+bool Execution::end_slice(const SliceResult& result, RetirementReceipt receipt) {
   std::unique_lock lock(mutex_);
+  complete_locked(*receipt.slice(), result);
+  return retire(std::move(receipt), std::move(lock));
+}
+
+bool Execution::retire(RetirementReceipt receipt, std::unique_lock<std::mutex> lock) {
   Slice& slice = *receipt.slice();
   ORBITE_CHECK(slice.completed && !slice.retired && slice.execution.get() == this);
   ORBITE_CHECK(outstanding_ > 0);
@@ -175,7 +193,7 @@ bool Execution::retire_slice(RetirementReceipt receipt) {
   --outstanding_;
   const bool notification_due =
       logical_ == Logical::kNone && !stopped() && notification_is_next_locked();
-  finish_if_done(lock);
+  finish_if_done(std::move(lock));
   return notification_due;
 }
 
@@ -190,7 +208,7 @@ void Execution::stop(ErrorCode code) {
   if (code != ErrorCode::kCanceled || !all_handed_out) {
     fail_locked(code, 0);
   }
-  finish_if_done(lock);
+  finish_if_done(std::move(lock));
 }
 
 /// Nothing that was handed out can touch the buffers any more.
@@ -201,7 +219,7 @@ bool Execution::all_retired_locked() const {
 }
 
 /// The one place where an execution becomes terminal.
-void Execution::finish_if_done(std::unique_lock<std::mutex>& lock) {
+void Execution::finish_if_done(std::unique_lock<std::mutex> lock) {
   if (!all_retired_locked() || logical_ == Logical::kNone ||
       terminal_.load(std::memory_order_relaxed)) {
     return;
@@ -220,7 +238,6 @@ void Execution::finish_if_done(std::unique_lock<std::mutex>& lock) {
   if (on_terminal) {
     on_terminal(*this);
   }
-  lock.lock();
 }
 
 Outcome Execution::outcome_locked() const {
@@ -259,6 +276,10 @@ Outcome Execution::outcome_locked() const {
 }
 
 Outcome Execution::outcome() const {
+  // Nothing changes any more.
+  if (terminal()) {
+    return outcome_locked();
+  }
   const std::lock_guard lock(mutex_);
   return outcome_locked();
 }

@@ -4,18 +4,19 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "memory/range_loans.hpp"
 #include "memory/registry.hpp"
 #include "orbite/transfer.hpp"
 #include "peer/peer.hpp"
 #include "policy/route_table.hpp"
 #include "transfer/admission.hpp"
+#include "transfer/execution_queue.hpp"
 #include "transfer/extents.hpp"
 #include "transfer/receipt.hpp"
 
@@ -98,13 +99,13 @@ class Execution : public std::enable_shared_from_this<Execution> {
     std::optional<std::vector<std::uint8_t>> notification;
     base::Nanoseconds deadline_ns = 0;
     base::Nanoseconds posted_ns = 0;
-    std::vector<memory::RangeLoan> loans;
+    memory::RangeLoans loans;
     Charge bytes_charge;
     Charge outbox_charge;
     /// Called once, after the terminal state is published, with no lock held.
     std::function<void(Execution&)> on_terminal;
   };
-  explicit Execution(Options options);
+  explicit Execution(Options&& options);
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
   ~Execution();
@@ -143,6 +144,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
   [[nodiscard]] bool only_notifies() const;
   /// Of the slice that is next.
   [[nodiscard]] policy::QosClass next_qos() const;
+  /// Latency work whose bytes are surely one slice within such limits.
+  [[nodiscard]] bool is_small(const SliceLimits& limits) const noexcept;
 
   // For transports.
 
@@ -157,6 +160,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
   void complete_slice(Slice& slice, const SliceResult& result);
   /// True when there is more to hand out now (its notification): the caller plans again.
   [[nodiscard]] bool retire_slice(RetirementReceipt receipt);
+  /// Both in one step, of a slice whose result is the proof as well.
+  [[nodiscard]] bool end_slice(const SliceResult& result, RetirementReceipt receipt);
 
   // For callers.
 
@@ -167,23 +172,25 @@ class Execution : public std::enable_shared_from_this<Execution> {
   /// Acquire: who sees true sees the final outcome, and may reuse the buffers. Pairs with the
   /// release in finish_if_done().
   [[nodiscard]] bool terminal() const noexcept { return terminal_.load(std::memory_order_acquire); }
+  /// Terminal, and a success.
+  [[nodiscard]] bool succeeded() const noexcept {
+    return terminal() && logical_ == Logical::kSuccess;  // set before, and once
+  }
 
  private:
   friend class Planner;
-  using Queue = std::list<std::shared_ptr<Execution>>;
-  /// The node with which it stands in a queue of a flow, in one at most, made beforehand: neither
-  /// entering nor leaving a queue can fail. It owns the execution while that is queued.
-  /// Under the queue's lock.
+  /// In a queue of a flow, in one at most. Under the queue's lock.
   struct Place {
-    Queue home = Queue(1);
-    const Queue::iterator at = home.begin();
+    ExecutionQueue::Place at;
     std::optional<policy::QosClass> queued_in;
   };
 
   bool cut_slice(const SliceLimits& limits, Slice& slice);
+  void complete_locked(Slice& slice, const SliceResult& result);
+  [[nodiscard]] bool retire(RetirementReceipt receipt, std::unique_lock<std::mutex> lock);
   void fail_locked(ErrorCode code, std::int32_t native_errno);
   void set_success_if_done_locked();
-  void finish_if_done(std::unique_lock<std::mutex>& lock);
+  void finish_if_done(std::unique_lock<std::mutex> lock);
   [[nodiscard]] bool notification_is_next_locked() const;
   [[nodiscard]] bool all_retired_locked() const;
   [[nodiscard]] Outcome outcome_locked() const;
@@ -197,7 +204,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
   std::optional<std::vector<std::uint8_t>> notification_;
 
   mutable std::mutex mutex_;
-  std::vector<memory::RangeLoan> loans_;
+  memory::RangeLoans loans_;
   Charge bytes_charge_;
   Charge outbox_charge_;
   std::function<void(Execution&)> on_terminal_;

@@ -6,6 +6,25 @@
 #include "transfer/transport.hpp"
 
 namespace orbite::transfer {
+namespace {
+
+/// A slice that no transport accepted: nothing ever touched its bytes, which is the proof.
+class RefusedPath final : public CompletionPath {
+ public:
+  using CompletionPath::CompletionPath;
+  static void complete_refused(Slice& slice, const Error& error) {
+    complete(slice, result_of(error));
+  }
+  void retire_refused(Slice& slice) { retire(slice); }
+  void end_refused(Slice& slice, const Error& error) { end_carried(slice, result_of(error)); }
+
+ private:
+  static SliceResult result_of(const Error& error) {
+    return {error.code(), error.native_errno(), 0, RemoteEffect::kNone, false};
+  }
+};
+
+}  // namespace
 
 Slice* Planner::acquire_slice() noexcept {
   const std::lock_guard lock(slab_mutex_);
@@ -38,9 +57,39 @@ std::size_t Planner::slices_out() const {
   return out_;
 }
 
+void Planner::begin(Transport& transport, Flow& flow, const std::shared_ptr<Execution>& execution) {
+  if (!carry(transport, flow, *execution)) {
+    enqueue(flow, execution);
+    pump(transport, flow);
+  }
+}
+
+/// False: nothing of it was handed out.
+bool Planner::carry(Transport& transport, Flow& flow, Execution& execution) {
+  const SliceLimits limits = transport.slice_limits();
+  Slice slice;
+  if (!transport.carries() || !execution.is_small(limits) || !execution.next_slice(limits, slice)) {
+    return false;
+  }
+  if (transport.carry(slice)) {
+    return true;
+  }
+  Slice* const kept = acquire_slice();
+  if (kept == nullptr) {
+    RefusedPath(*this).end_refused(slice, Error(ErrorCode::kOutOfMemory));
+    return true;
+  }
+  *kept = std::move(slice);
+  if (auto accepted = transport.submit(flow, *kept); !accepted) {
+    RefusedPath::complete_refused(*kept, accepted.error());
+    RefusedPath(*this).retire_refused(*kept);
+  }
+  return true;
+}
+
 void Planner::enqueue(Flow& flow, std::shared_ptr<Execution> execution) noexcept {
   const policy::QosClass qos = execution->next_qos();
-  auto& waiting = flow.waiting_[static_cast<std::size_t>(qos)];
+  ExecutionQueue& waiting = flow.waiting_[static_cast<std::size_t>(qos)];
   const std::lock_guard lock(flow.mutex_);
   // Whoever stopped it forgets it under this lock: either before, and it is seen stopped here, or
   // after.
@@ -51,18 +100,16 @@ void Planner::enqueue(Flow& flow, std::shared_ptr<Execution> execution) noexcept
   Execution::Place& place = *execution->place_in(flow.kind());
   ORBITE_CHECK(!place.queued_in.has_value());
   place.queued_in = qos;
-  waiting.splice(waiting.end(), place.home);
-  *place.at = std::move(execution);
+  waiting.push_back(place.at, std::move(execution));
 }
 
 /// Under flow.mutex_. Returns what the queue owned.
 std::shared_ptr<Execution> Planner::leave_queue(Flow& flow, Execution& execution) noexcept {
   Execution::Place& place = *execution.place_in(flow.kind());
   ORBITE_CHECK(place.queued_in.has_value());
-  auto& waiting = flow.waiting_[static_cast<std::size_t>(*place.queued_in)];
+  ExecutionQueue& waiting = flow.waiting_[static_cast<std::size_t>(*place.queued_in)];
   place.queued_in.reset();
-  place.home.splice(place.home.end(), waiting, place.at);
-  return std::move(*place.at);
+  return waiting.remove(place.at);
 }
 
 void Planner::forget(Execution& execution) {
@@ -89,45 +136,32 @@ bool Planner::waiting(Flow& flow) {
 
 /// Under flow.mutex_. False when there is nothing to hand out or no room for it.
 bool Planner::hand_out_next(Transport& transport, Flow& flow, std::size_t qos, Leftover& leftover) {
-  auto& waiting = flow.waiting_[qos];
+  ExecutionQueue& waiting = flow.waiting_[qos];
   while (!waiting.empty()) {
     if (!transport.has_room(flow, static_cast<policy::QosClass>(qos))) {
       return false;
     }
     Slice* const slice = acquire_slice();
     if (slice == nullptr) {
-      leftover.starved = leave_queue(flow, *waiting.front());
+      leftover.starved = leave_queue(flow, waiting.front());
       return true;
     }
-    if (!waiting.front()->next_slice(transport.slice_limits(), *slice)) {
+    if (!waiting.front().next_slice(transport.slice_limits(), *slice)) {
       recycle_slice(*slice);
-      leave_queue(flow, *waiting.front());
+      leave_queue(flow, waiting.front());
       continue;
     }
-    if (!waiting.front()->has_unplanned_for(flow.kind())) {
-      leave_queue(flow, *waiting.front());
+    if (!waiting.front().has_unplanned_for(flow.kind())) {
+      leave_queue(flow, waiting.front());
     }
     if (auto accepted = transport.submit(flow, *slice); !accepted) {
       leftover.refused = slice;
-      slice->execution->complete_slice(
-          *slice, SliceResult{accepted.error().code(), accepted.error().native_errno(), 0,
-                              RemoteEffect::kNone, false});
+      RefusedPath::complete_refused(*slice, accepted.error());
     }
     return true;
   }
   return false;
 }
-
-namespace {
-
-/// A slice that no transport accepted: nothing ever touched its bytes, which is the proof.
-class RefusedPath final : public CompletionPath {
- public:
-  using CompletionPath::CompletionPath;
-  void retire_refused(Slice& slice) { retire(slice); }
-};
-
-}  // namespace
 
 void Planner::pump(Transport& transport, Flow& flow) {
   for (std::size_t qos = 0; qos < policy::kQosClasses; ++qos) {
@@ -162,6 +196,15 @@ void CompletionPath::retire(Slice& slice) {
     }
   }
   planner_.pump(*planner_.transport(flow.kind()), flow);
+}
+
+void CompletionPath::end_carried(Slice& slice, const SliceResult& result) {
+  Execution& execution = *slice.execution;
+  if (execution.end_slice(result, RetirementReceipt(RetirementReceipt::Passkey(), slice))) {
+    Flow& control = flow_of(execution.peer(), execution.route().control);
+    planner_.enqueue(control, slice.execution);
+    planner_.pump(*planner_.transport(control.kind()), control);
+  }
 }
 
 }  // namespace orbite::transfer

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -56,7 +55,7 @@ class Flow {
   friend class Planner;
   const policy::TransportKind kind_;
   std::mutex mutex_;
-  std::array<std::list<std::shared_ptr<Execution>>, policy::kQosClasses> waiting_;
+  std::array<ExecutionQueue, policy::kQosClasses> waiting_;
 };
 
 /// The flows to one peer epoch: one of each transport that may reach it.
@@ -108,6 +107,8 @@ class CompletionPath {
   /// Exactly once for each accepted slice, not before its completion, by the code that has the
   /// proof. The slice is gone after it. Must not be called with a lock that submit() takes.
   void retire(Slice& slice);
+  /// Both at once, exactly once, of a slice that carry() was given.
+  void end_carried(Slice& slice, const SliceResult& result);
 
   Planner& planner() noexcept { return planner_; }
 
@@ -136,6 +137,11 @@ class Transport {
   [[nodiscard]] virtual bool has_room(Flow& flow, policy::QosClass qos) = 0;
   /// Accepts or refuses the slice whole. Never completes or retires it before it returns.
   virtual Result<void> submit(Flow& flow, Slice& slice) = 0;
+  /// Moves a slice of small work on this thread, in place of submit(): it has ended on return.
+  /// False: not by this transport, or not at this moment, and nothing of it happened.
+  virtual bool carry(Slice& /*slice*/) { return false; }
+  /// Whether carry() is worth asking.
+  [[nodiscard]] virtual bool carries() const noexcept { return false; }
   /// Completes and retires those slices of `execution` of which nothing was sent.
   virtual void drop_unposted(Flow& flow, const Execution& execution) = 0;
   /// Moves bytes for that peer, at most `limit`. Never blocks.
@@ -159,6 +165,10 @@ class Transport {
 /// peer and class, first come first served; a notification that follows its bytes is latency work.
 class Planner {
  public:
+  /// Begins an execution that was just admitted. Small work of a transport that carries is over on
+  /// return, but for a notification that goes another way: it passes what waits, and takes no room
+  /// of a queue, for each caller carries his own. Anything else is queued and handed out.
+  void begin(Transport& transport, Flow& flow, const std::shared_ptr<Execution>& execution);
   /// Takes its place in the queue of its next slice's class, unless it is stopped; nothing is
   /// handed out before pump(). `flow` is the one that its next slice goes by. Cannot fail: what is
   /// admitted is queued.
@@ -190,6 +200,7 @@ class Planner {
     Slice* refused = nullptr;            ///< by the transport
     std::shared_ptr<Execution> starved;  ///< there was no memory for its next slice
   };
+  bool carry(Transport& transport, Flow& flow, Execution& execution);
   bool hand_out_next(Transport& transport, Flow& flow, std::size_t qos, Leftover& leftover);
   static std::shared_ptr<Execution> leave_queue(Flow& flow, Execution& execution) noexcept;
 

@@ -135,17 +135,29 @@ void CopyTransport::drop_unposted(transfer::Flow& flow, const transfer::Executio
   }
 }
 
-bool CopyTransport::finish(transfer::Slice& slice) {
-  transfer::SliceResult result;
+/// Nothing: not now.
+std::optional<transfer::SliceResult> CopyTransport::move(transfer::Slice& slice) {
   if (slice.execution->stopped()) {
-    result.code = ErrorCode::kCanceled;
-  } else if (auto copied = copy(copy_flow(*slice.flow), slice); copied.has_value()) {
-    result = *copied;
-  } else {
+    return transfer::SliceResult{ErrorCode::kCanceled, 0, 0, RemoteEffect::kNone, false};
+  }
+  return copy(copy_flow(*slice.flow), slice);
+}
+
+bool CopyTransport::carry(transfer::Slice& slice) {
+  const auto result = move(slice);
+  if (result.has_value()) {
+    end_carried(slice, *result);
+  }
+  return result.has_value();
+}
+
+bool CopyTransport::finish(transfer::Slice& slice) {
+  const auto result = move(slice);
+  if (!result.has_value()) {
     put_back(slice);
     return false;
   }
-  complete(slice, result);
+  complete(slice, *result);
   retire(slice);
   return true;
 }

@@ -53,6 +53,8 @@ class CopyTransport : public transfer::Transport, protected transfer::Completion
   ~CopyTransport() override;
   [[nodiscard]] bool has_room(transfer::Flow& flow, policy::QosClass qos) final;
   Result<void> submit(transfer::Flow& flow, transfer::Slice& slice) final;
+  bool carry(transfer::Slice& slice) final;
+  [[nodiscard]] bool carries() const noexcept final { return true; }
   void drop_unposted(transfer::Flow& flow, const transfer::Execution& execution) final;
   void drive(transfer::Flow& flow, transfer::WorkLimit& limit, transfer::Driver driver) final;
   Result<void> connect(transfer::Flow& /*flow*/, base::Nanoseconds /*timeout_ns*/) override {
@@ -102,6 +104,7 @@ class CopyTransport : public transfer::Transport, protected transfer::Completion
   transfer::Slice* take_any();
   transfer::Slice* pop(CopyFlow& flow, policy::QosClass last);
   void put_back(transfer::Slice& slice);
+  std::optional<transfer::SliceResult> move(transfer::Slice& slice);
   /// False: not now.
   bool finish(transfer::Slice& slice);
   [[nodiscard]] bool caller_is_here(base::Nanoseconds now_ns);

@@ -59,7 +59,7 @@ class RoomsUser final : public User {
     bool released = false;
   };
   [[nodiscard]] Result<void> check_postable(const Request& request) const;
-  Result<std::vector<memory::RangeLoan>> take_loans(const transfer::Prepared& prepared);
+  Result<memory::RangeLoans> take_loans(const transfer::Prepared& prepared);
   void stop(const std::shared_ptr<transfer::Execution>& execution, ErrorCode code);
 
   base::SeededRandom random_{1};
@@ -137,8 +137,8 @@ Result<void> RoomsUser::check_postable(const Request& request) const {
   return {};
 }
 
-Result<std::vector<memory::RangeLoan>> RoomsUser::take_loans(const transfer::Prepared& prepared) {
-  std::vector<memory::RangeLoan> loans;
+Result<memory::RangeLoans> RoomsUser::take_loans(const transfer::Prepared& prepared) {
+  memory::RangeLoans loans;
   for (const auto& local : prepared.locals) {
     ORBITE_ASSIGN_OR_RETURN(
         memory::RangeLoan loan,
@@ -167,8 +167,7 @@ Result<void> RoomsUser::post(std::uint32_t index, Message message) {
   ORBITE_ASSIGN_OR_RETURN(options.bytes_charge,
                           admission_.bytes_in_flight.take(request.prepared->bytes));
   request.execution = std::make_shared<transfer::Execution>(std::move(options));
-  planner_.enqueue(flow(), request.execution);
-  planner_.pump(transport_, flow());
+  planner_.begin(transport_, flow(), request.execution);
   return check(index);
 }
 

@@ -213,7 +213,7 @@ class Caller {
   std::atomic<int> terminals{0};
 
  private:
-  void take_loans(const transfer::Prepared& prepared, std::vector<memory::RangeLoan>& loans) {
+  void take_loans(const transfer::Prepared& prepared, memory::RangeLoans& loans) {
     const bool writes = prepared.operation == Operation::kWrite;
     const auto out = memory::Direction::kRead;
     const auto in = memory::Direction::kWrite;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <mutex>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -65,10 +66,12 @@ TEST(RouteCounters, TellWhatCameOfExecutions) {
 
 TEST(RouteCounters, LoseNothingWithManyThreads) {
   RouteCounters counters;
+  std::mutex mutex;
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (std::uint64_t n = 0; n < 5'000; ++n) {
+        const std::lock_guard lock(mutex);
         counters.count_posted();
         counters.count_success(3, n * 1'000);
       }

@@ -56,6 +56,7 @@ class World {
     }
     prepared->extents = writer.finish();
     prepared->bytes = prepared->extents.bytes();
+    prepared->tasks = extents.size();
     return launch(std::move(prepared), work);
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -45,6 +46,15 @@ class FakeTransport final : public Transport, private CompletionPath {
     accepted.push_back(&slice);
     return {};
   }
+  [[nodiscard]] bool carries() const noexcept override { return carry_with.has_value(); }
+  bool carry(Slice& slice) override {
+    ++carry_calls;
+    const std::optional<SliceResult> result = (*carry_with)(slice);
+    if (result.has_value()) {
+      end_carried(slice, *result);
+    }
+    return result.has_value();
+  }
   void drop_unposted(Flow& /*flow*/, const Execution& /*execution*/) override {}
   void drive(Flow& /*flow*/, WorkLimit& /*limit*/, Driver /*driver*/) override {}
   Result<void> connect(Flow& /*flow*/, base::Nanoseconds /*timeout_ns*/) override { return {}; }
@@ -83,6 +93,9 @@ class FakeTransport final : public Transport, private CompletionPath {
   std::array<int, policy::kQosClasses> room{1'000'000, 1'000'000};
   std::optional<Error> refuse_next;
   std::deque<Slice*> accepted;
+  /// It carries by this; nothing: not at this moment.
+  std::optional<std::function<std::optional<SliceResult>(const Slice&)>> carry_with;
+  int carry_calls = 0;
 };
 
 }  // namespace orbite::transfer::testing
