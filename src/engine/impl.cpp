@@ -384,7 +384,6 @@ Result<Outcome> TransferEngine::Impl::post(Handle handle, const PostOptions& pos
     ORBITE_TRY(check_repostable(*request));
     transfer::Execution::Options launch_options;
     launch_options.prepared = request->prepared;
-    launch_options.peer = request->prepared->peer;
     launch_options.route = route_now(*request->prepared);
     transfer::PeerShares& shares = transfer::flows_of(*request->prepared->peer).shares();
     ORBITE_ASSIGN_OR_RETURN(Posting posting,
@@ -403,8 +402,12 @@ Result<Outcome> TransferEngine::Impl::post(Handle handle, const PostOptions& pos
     launch_options.deadline_ns =
         timeout_ns == 0 ? 0 : base::saturating_add(launch_options.posted_ns, timeout_ns);
     ORBITE_ASSIGN_OR_RETURN(launched, launch(std::move(launch_options)));
-    request->execution = launched.execution;
     count_route(launched.execution->route().transport);
+    if (launched.execution->terminal()) {
+      request->execution = std::move(launched.execution);
+      return request->execution->outcome();
+    }
+    request->execution = launched.execution;
   }
   drive(launched);
   return launched.execution->outcome();
@@ -448,9 +451,6 @@ Result<TransferEngine::Impl::Launched> TransferEngine::Impl::launch(
 }
 
 void TransferEngine::Impl::drive(const Launched& launched) noexcept {
-  if (launched.execution->terminal()) {
-    return;
-  }
   drive(*launched.execution, kPostLimit);
   // The worker sleeps until a later one. What is done by now has no deadline any more.
   if (launched.is_next_deadline && !launched.execution->terminal()) {

@@ -21,7 +21,7 @@ Execution::Execution(Options&& options)
       outbox_charge_(std::move(options.outbox_charge)),
       on_terminal_(std::move(options.on_terminal)),
       unplanned_(prepared_ != nullptr ? ExtentCursor(prepared_->extents) : ExtentCursor()) {
-  ORBITE_CHECK(prepared_ != nullptr || notification_.has_value());
+  ORBITE_CHECK(prepared_ != nullptr || (notification_.has_value() && peer_ != nullptr));
   if (notification_.has_value() && route_.control != route_.transport) {
     control_place_.emplace();
   }
@@ -122,7 +122,7 @@ bool Execution::next_slice(const SliceLimits& limits, Slice& slice) {
     return false;
   }
   ++outstanding_;
-  slice.flow = &flow_of(*peer_, slice.bytes > 0 ? route_.transport : route_.control);
+  slice.flow = &flow_of(peer(), slice.bytes > 0 ? route_.transport : route_.control);
   slice.execution = shared_from_this();
   return true;
 }

@@ -94,7 +94,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
  public:
   struct Options {
     std::shared_ptr<const Prepared> prepared;
-    std::shared_ptr<peer::Peer> peer;
+    std::shared_ptr<peer::Peer> peer;  ///< of a notification on its own
     policy::Route route;
     std::optional<std::vector<std::uint8_t>> notification;
     base::Nanoseconds deadline_ns = 0;
@@ -111,8 +111,9 @@ class Execution : public std::enable_shared_from_this<Execution> {
   ~Execution();
 
   [[nodiscard]] const Prepared* prepared() const noexcept { return prepared_.get(); }
-  [[nodiscard]] const peer::Peer& peer() const noexcept { return *peer_; }
-  [[nodiscard]] const std::shared_ptr<peer::Peer>& shared_peer() const noexcept { return peer_; }
+  [[nodiscard]] const peer::Peer& peer() const noexcept {
+    return prepared_ != nullptr ? *prepared_->peer : *peer_;
+  }
   [[nodiscard]] const policy::Route& route() const noexcept { return route_; }
   [[nodiscard]] Operation operation() const noexcept {
     return prepared_ != nullptr ? prepared_->operation : Operation::kWrite;
@@ -196,7 +197,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
   [[nodiscard]] Outcome outcome_locked() const;
 
   const std::shared_ptr<const Prepared> prepared_;
-  const std::shared_ptr<peer::Peer> peer_;
+  const std::shared_ptr<peer::Peer> peer_;  ///< of a notification on its own
   const policy::Route route_;
   const base::Nanoseconds deadline_ns_;
   std::uint64_t number_ = 0;

@@ -92,10 +92,9 @@ class ExtentCursor {
   /// At the end of nothing.
   ExtentCursor() = default;
   /// From the first to the last byte.
-  explicit ExtentCursor(const ExtentList& list) : bytes_left_(list.bytes_) {
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      columns_[i] = ColumnReader(list.words_.data() + list.begins_[i]);
-    }
+  explicit ExtentCursor(const ExtentList& list)
+      : columns_{reader(list, 0), reader(list, 1), reader(list, 2), reader(list, 3)},
+        bytes_left_(list.bytes_) {
     if (bytes_left_ > 0) {
       enter_next();
     }
@@ -130,6 +129,10 @@ class ExtentCursor {
   }
 
  private:
+  static_assert(ExtentList::kColumns == 4);
+  static ColumnReader reader(const ExtentList& list, std::size_t column) noexcept {
+    return ColumnReader(list.words_.data() + list.begins_[column]);
+  }
   void enter_next() noexcept {
     here_.local_address = columns_[ExtentList::kLocalAddresses].next();
     here_.remote_address = columns_[ExtentList::kRemoteAddresses].next();

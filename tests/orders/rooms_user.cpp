@@ -156,7 +156,6 @@ Result<void> RoomsUser::post(std::uint32_t index, Message message) {
   ORBITE_TRY(check_postable(request));
   transfer::Execution::Options options;
   options.prepared = request.prepared;
-  options.peer = request.prepared->peer;
   options.route = request.prepared->route;
   if (message.has_value()) {
     ORBITE_ASSIGN_OR_RETURN(options.outbox_charge,
