@@ -34,10 +34,15 @@ constexpr StreamingKernel kKernels[] = {
 std::span<const StreamingKernel> streaming_kernels() noexcept { return kKernels; }
 
 const StreamingKernel& best_streaming_kernel() noexcept {
-  static const StreamingKernel& best =
-      *std::find_if(std::begin(kKernels), std::end(kKernels) - 1,
-                    [](const StreamingKernel& kernel) { return kernel.runs_here(); });
-  return best;
+  // Relaxed: all who look find the same one, which is constant.
+  static constinit std::atomic<const StreamingKernel*> known{nullptr};
+  const StreamingKernel* best = known.load(std::memory_order_relaxed);
+  if (best == nullptr) {
+    best = std::find_if(std::begin(kKernels), std::end(kKernels) - 1,
+                        [](const StreamingKernel& kernel) { return kernel.runs_here(); });
+    known.store(best, std::memory_order_relaxed);
+  }
+  return *best;
 }
 
 void fence_streaming() noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/environment.hpp"
 
+#include "platform/per_process.hpp"
 #include "platform/processors.hpp"
 #include "platform/system.hpp"
 #include "platform/system_neighbors.hpp"
@@ -16,20 +17,22 @@ struct System {
   base::ThreadWaiter waiter;
 };
 
+// Never destroyed: an engine in quarantine outlives the end of main().
+constinit platform::PerProcess<System> of_process;
+
 }  // namespace
 
 EngineEnvironment system_environment() {
-  // Never destroyed: an engine in quarantine outlives the end of main().
-  static auto* const system = new System();
-  return {system->network,
-          system->clock,
-          system->random,
-          system->waiter,
+  System& system = of_process.get();
+  return {system.network,
+          system.clock,
+          system.random,
+          system.waiter,
           platform::host_identity,
           platform::default_route_addresses,
           {},
           true,
-          &system->neighbors,
+          &system.neighbors,
           [](const base::ByteRange& range) -> std::optional<memory::SharedPart> {
             const auto* const shared = memory::SharedAllocations::if_any();
             return shared == nullptr ? std::nullopt : shared->find(range);

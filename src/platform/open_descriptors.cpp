@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "platform/open_descriptors.hpp"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <array>
@@ -10,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/assert.hpp"
+#include "platform/at_fork.hpp"
 
 namespace orbite::platform {
 namespace {
@@ -38,14 +37,14 @@ void close_all_in_child() {
   }
 }
 
+const AtFork close_inherited(close_all_in_child);
+
 std::uint64_t bit_of(int fd) { return std::uint64_t{1} << (fd % kBits); }
 Word& word_of(int fd) { return table[static_cast<std::size_t>(fd / kBits)]; }
 
 }  // namespace
 
 void note_opened(int fd) noexcept {
-  static const int registered = ::pthread_atfork(nullptr, nullptr, close_all_in_child);
-  ORBITE_CHECK(registered == 0);
   if (fd >= 0 && fd < kDescriptorsMax) {
     word_of(fd).fetch_or(bit_of(fd), std::memory_order_relaxed);
   }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <thread>
@@ -45,7 +46,13 @@ std::optional<Number> parse_number(std::string_view& text) {
 /// Processors less the threads that want one, the calling one among them.
 std::optional<long> spare_processors() {
   // Asked once: the answer costs more than all the rest, and processors seldom come and go.
-  static const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  // Relaxed: all who ask find the same.
+  static constinit std::atomic<long> known{0};
+  long online = known.load(std::memory_order_relaxed);
+  if (online == 0) {
+    online = ::sysconf(_SC_NPROCESSORS_ONLN);
+    known.store(online, std::memory_order_relaxed);
+  }
   const auto running = parse_running_threads(KernelText("/proc/loadavg").view());
   if (!running || online <= 0) {
     return std::nullopt;

@@ -18,11 +18,14 @@
 #include <memory>
 
 #include "base/assert.hpp"
+#include "platform/at_fork.hpp"
 
 namespace orbite::platform {
 namespace {
 
-std::atomic<std::uint32_t> generation{1};
+// Relaxed on both sides: the handler runs in the child's only thread, and fork() orders it.
+constinit std::atomic<std::uint32_t> generation{1};
+const AtFork count_forks([] { generation.fetch_add(1, std::memory_order_relaxed); });
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 struct CloseFile {
@@ -134,13 +137,7 @@ Result<base::HostIdentity> host_identity() {
   return identity;
 }
 
-std::uint32_t process_generation() noexcept {
-  // Relaxed on both sides: the handler runs in the child's only thread, and fork() orders it.
-  static const int registered = ::pthread_atfork(
-      nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); });
-  ORBITE_CHECK(registered == 0);
-  return generation.load(std::memory_order_relaxed);
-}
+std::uint32_t process_generation() noexcept { return generation.load(std::memory_order_relaxed); }
 
 void yield_processor() noexcept { ::sched_yield(); }
 

@@ -5,6 +5,8 @@
 `exports LIBRARY LIST`: its dynamic symbols are those of LIST and no others.
 `needs LIBRARY`: it needs nothing but libc, libm, libstdc++ and libgcc, and finds all of them.
 `soname LIBRARY NAME`: its SONAME is NAME.
+`guards LIBRARY`: no function of it initialises something of the process when it is first called. A
+child of fork() would wait for ever for the thread of its parent that was just doing that.
 """
 
 import re
@@ -47,6 +49,18 @@ def soname(library: str, expected: str) -> list[str]:
     return [] if actual == expected else [f"SONAME is {actual}, not {expected}"]
 
 
+def guards(library: str) -> list[str]:
+    symbols = [line.split() for line in output_of("readelf", "-sW", library).splitlines()]
+    symbols = [symbol for symbol in symbols if len(symbol) == 8]
+    if not any("close_all_in_child" in symbol[7] for symbol in symbols):
+        return ["its local symbols are not there, so nothing can be said"]
+    return [
+        f"initialised when first called: {output_of('c++filt', symbol[7]).strip()}"
+        for symbol in symbols
+        if symbol[7].startswith("_ZGV") and symbol[3] != "TLS"
+    ]
+
+
 def main(arguments: list[str]) -> int:
     if len(arguments) == 3 and arguments[0] == "exports":
         errors = exports(arguments[1], set(Path(arguments[2]).read_text().split()))
@@ -54,6 +68,8 @@ def main(arguments: list[str]) -> int:
         errors = needs(arguments[1])
     elif len(arguments) == 3 and arguments[0] == "soname":
         errors = soname(arguments[1], arguments[2])
+    elif len(arguments) == 2 and arguments[0] == "guards":
+        errors = guards(arguments[1])
     else:
         print(__doc__)
         return 2
