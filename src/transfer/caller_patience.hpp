@@ -36,6 +36,28 @@ class CallerTrace {
   std::atomic<base::Nanoseconds> pause_ns_{base::kSecond};  ///< before he last came
 };
 
+/// While a caller moves bytes himself.
+class CallerSeen {
+ public:
+  /// `trace` nullptr: it is no caller. Both outlive it.
+  CallerSeen(CallerTrace* trace, const base::Clock& clock) : trace_(trace), clock_(clock) {
+    if (trace_ != nullptr) {
+      trace_->begin(clock_.now_ns());
+    }
+  }
+  CallerSeen(const CallerSeen&) = delete;
+  CallerSeen& operator=(const CallerSeen&) = delete;
+  ~CallerSeen() {
+    if (trace_ != nullptr) {
+      trace_->end(clock_.now_ns());
+    }
+  }
+
+ private:
+  CallerTrace* const trace_;
+  const base::Clock& clock_;
+};
+
 /// When the worker takes over what callers move themselves: soon after one was last seen. But one
 /// who came again and again, while more threads want a processor than there are, does not sleep: he
 /// waits for his turn, and a worker that steps in is one more to wait for. The worker's alone.
@@ -49,11 +71,18 @@ class CallerPatience {
   [[nodiscard]] bool expects(const CallerTrace& trace, base::Nanoseconds now_ns) {
     const base::Nanoseconds seen_ns = trace.seen_ns();
     const bool spins = trace.spins();
-    const bool expected = now_ns < seen_ns + kSilence ||
-                          (spins && now_ns < seen_ns + kSilenceMax && is_crowded(now_ns));
+    const bool seen_lately = now_ns < seen_ns + kSilenceMax;
+    if (seen_lately) {
+      look(now_ns);
+    }
+    const bool expected = now_ns < seen_ns + kSilence || (seen_lately && spins && crowded());
     some_pause_ = some_pause_ || (expected && !spins);
     return expected;
   }
+
+  /// More threads wanted a processor than there are when a caller was last expected. From any
+  /// thread; relaxed: a hint.
+  [[nodiscard]] bool crowded() const noexcept { return crowded_.load(std::memory_order_relaxed); }
 
   /// Until the next look, while somebody is expected. Each look takes a processor from those who
   /// work, so they become rarer, as long as nobody pauses.
@@ -81,18 +110,19 @@ class CallerPatience {
   // It costs five microseconds.
   static constexpr base::Nanoseconds kLookPeriod = base::kMillisecond;
 
-  bool is_crowded(base::Nanoseconds now_ns) {
+  /// The worker itself is one of those threads: it asks whether there is room for it as well.
+  void look(base::Nanoseconds now_ns) {
     if (processors_are_short_ && now_ns >= next_look_ns_) {
       next_look_ns_ = now_ns + kLookPeriod;
-      crowded_ = found_crowded_ = processors_are_short_();
+      found_crowded_ = processors_are_short_();
+      crowded_.store(found_crowded_, std::memory_order_relaxed);
     }
-    return crowded_;
   }
 
   const std::function<bool()> processors_are_short_;
   base::Nanoseconds next_look_ns_ = 0;
   base::Nanoseconds watch_ns_ = kSilence;
-  bool crowded_ = false;
+  std::atomic<bool> crowded_{false};
   // Since the last watch_ns().
   bool found_crowded_ = false;
   bool some_pause_ = false;  ///< of those expected

@@ -10,6 +10,11 @@ namespace {
 
 /// Slices that wait for a lane, beyond what the lanes themselves hold.
 constexpr std::uint32_t kPendingSlicesMax = 256;
+/// Of bulk, moved by who waits for latency work: what delays his answer if it comes just then.
+constexpr std::uint64_t kAsideBytes = std::uint64_t{64} << 10;
+
+constexpr auto kLatency = static_cast<std::size_t>(policy::QosClass::kLatency);
+constexpr auto kBulk = static_cast<std::size_t>(policy::QosClass::kBulk);
 
 }  // namespace
 
@@ -133,35 +138,33 @@ transfer::Slice* Channel::extract_all_pending(policy::QosClass qos) {
 }
 
 void Channel::drive(transfer::WorkLimit& limit, transfer::Driver driver) {
-  transfer::CallerTrace* const trace = trace_of(driver);
-  if (trace != nullptr) {
-    trace->begin(environment_.clock.now_ns());
-  }
+  const transfer::CallerSeen seen(driver == transfer::Driver::kCaller ? &callers_[kBulk] : nullptr,
+                        environment_.clock);
   // The latency lane first, and again at the end: a notification may have become due. The others in
   // turn, so that one that uses the limit up does not starve the next.
   drive_latency(limit, driver);
-  if (driver != transfer::Driver::kLatencyCaller) {
-    drive_bulk(limit, driver);
-    if (has_pending(policy::QosClass::kLatency)) {
-      transfer::WorkLimit small{1 << 16, 4};
-      lanes_.front()->drive(small, driver);
-    }
-  }
-  if (trace != nullptr) {
-    trace->end(environment_.clock.now_ns());
+  drive_bulk(limit, driver);
+  if (has_pending(policy::QosClass::kLatency)) {
+    transfer::WorkLimit small{1 << 16, 4};
+    lanes_.front()->drive(small, driver);
   }
 }
 
-transfer::CallerTrace* Channel::trace_of(transfer::Driver driver) noexcept {
-  switch (driver) {
-    case transfer::Driver::kCaller:
-      return &callers_[static_cast<std::size_t>(policy::QosClass::kBulk)];
-    case transfer::Driver::kLatencyCaller:
-      return &callers_[static_cast<std::size_t>(policy::QosClass::kLatency)];
-    case transfer::Driver::kWorker:
-      break;
+void Channel::drive_while_waiting(transfer::WorkLimit& limit, bool alone) {
+  constexpr transfer::Driver kDriver = transfer::Driver::kLatencyCaller;
+  const transfer::CallerSeen seen(&callers_[kLatency], environment_.clock);
+  drive_latency(limit, kDriver);
+  if (alone && lanes_.front()->busy() && bulk_is_busy()) {
+    const transfer::CallerSeen at_bulk(&callers_[kBulk], environment_.clock);
+    transfer::WorkLimit aside{kAsideBytes, 4};
+    drive_bulk(aside, kDriver);
+    drive_latency(limit, kDriver);
   }
-  return nullptr;
+}
+
+bool Channel::bulk_is_busy() const noexcept {
+  return std::any_of(lanes_.begin() + 1, lanes_.end(),
+                     [](const auto& lane) { return lane->busy(); });
 }
 
 void Channel::drive_latency(transfer::WorkLimit& limit, transfer::Driver driver) {

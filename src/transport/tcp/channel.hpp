@@ -96,6 +96,10 @@ class Channel final : public transfer::Flow, public std::enable_shared_from_this
 
   /// Drives each lane that has something to do. A caller takes the lanes over from the worker.
   void drive(transfer::WorkLimit& limit, transfer::Driver driver);
+  /// For a caller who waits for latency work: its lane. Where the worker has no processor of its
+  /// own (`alone`), he moves a little bulk as well, as long as his answer has not come: a worker
+  /// that did it would take his processor, and give it back when its turn is over.
+  void drive_while_waiting(transfer::WorkLimit& limit, bool alone);
   void confirm_fenced();
   [[nodiscard]] std::uint64_t unproved() const;
   [[nodiscard]] Trouble trouble() const;
@@ -136,7 +140,7 @@ class Channel final : public transfer::Flow, public std::enable_shared_from_this
   std::atomic<bool> listed{false};
 
  private:
-  transfer::CallerTrace* trace_of(transfer::Driver driver) noexcept;
+  [[nodiscard]] bool bulk_is_busy() const noexcept;
   void drive_latency(transfer::WorkLimit& limit, transfer::Driver driver);
   void drive_bulk(transfer::WorkLimit& limit, transfer::Driver driver);
 

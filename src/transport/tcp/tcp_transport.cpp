@@ -14,7 +14,8 @@ namespace {
 /// How long a caller may stay silent before the worker takes its lanes over.
 /// After latency work more of it is expected for so long.
 constexpr base::Nanoseconds kLatencyLinger = 2 * base::kMillisecond;
-constexpr std::uint64_t kShortStepBytes = std::uint64_t{256} << 10;
+// One call of kCallBytesMin, or two when the first moves little.
+constexpr std::uint64_t kShortStepBytes = kCallBytesMin / 2;
 /// A channel without work is looked after this long, then only its sockets' ends are waited for.
 constexpr base::Nanoseconds kLinger = 10 * base::kMillisecond;
 constexpr base::Nanoseconds kTimersPeriod = 10 * base::kMillisecond;
@@ -177,10 +178,11 @@ void TcpTransport::drive(transfer::Flow& flow, transfer::WorkLimit& limit,
                          transfer::Driver driver) {
   if (driver == transfer::Driver::kLatencyCaller) {
     see_latency_work();
+    channel_of(flow).drive_while_waiting(limit, patience_.crowded());
   } else {
     limit.bytes_max = std::min(limit.bytes_max, bulk_step_bytes());
+    channel_of(flow).drive(limit, driver);
   }
-  channel_of(flow).drive(limit, driver);
 }
 
 void TcpTransport::see_latency_work() noexcept {
