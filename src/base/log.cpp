@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.hpp"
 
+#include <spdlog/details/null_mutex.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -21,7 +22,9 @@ spdlog::level::level_enum native_level(LogLevel level) {
   return static_cast<spdlog::level::level_enum>(level);
 }
 
-class HostSink final : public spdlog::sinks::base_sink<std::mutex> {
+/// Without a lock: one thread inside of the host's sink would stop all others that log, with
+/// whatever locks they hold.
+class HostSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
   explicit HostSink(LogSink host) : host_(std::move(host)) {}
 

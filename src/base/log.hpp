@@ -9,8 +9,9 @@ namespace orbite::base {
 
 enum class LogLevel : std::uint8_t { kTrace, kDebug, kInfo, kWarn, kError, kOff };
 
-/// Where a host wants the lines; called from any thread, with the line already formatted. Must not
-/// call into OrbiTE: locks of an engine may be held.
+/// Where a host wants the lines; called from any thread, from several at a time, with the line
+/// already formatted. Must neither call into OrbiTE nor wait for a thread that does: locks of an
+/// engine may be held. Other threads that log do not wait for it.
 using LogSink = std::function<void(LogLevel, std::string_view line)>;
 
 /// nullptr puts the default back (stderr). Lines under way go to either sink.

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace orbite::base {
@@ -15,6 +18,26 @@ TEST(Log, KeepsWhatOthersNamedOnOneLine) {
   log(LogLevel::kError, "peer '%s'", "a\nerror: forged\r\x1B[2J\x7F \xC3\xBC");
   set_log_sink(nullptr);
   EXPECT_EQ(lines, std::vector<std::string>{"peer 'a?error: forged??[2J? \xC3\xBC'"});
+}
+
+/// It may stand there with a lock of an engine, which the other one needs before the first goes on.
+TEST(Log, OneThreadInsideOfTheSinkDoesNotStopAnother) {
+  std::promise<void> other_logged;
+  std::future<void> logged = other_logged.get_future();
+  bool in_time = false;
+  std::thread other;
+  set_log_sink([&](LogLevel, std::string_view line) {
+    if (line == "other") {
+      other_logged.set_value();
+      return;
+    }
+    other = std::thread([] { log(LogLevel::kError, "other"); });
+    in_time = logged.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  });
+  log(LogLevel::kError, "first");
+  other.join();
+  set_log_sink(nullptr);
+  EXPECT_TRUE(in_time);
 }
 
 }  // namespace
