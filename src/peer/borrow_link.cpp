@@ -151,6 +151,11 @@ Error BorrowLink::refusal() const {
   return refusal_.value_or(Error(ErrorCode::kOk));
 }
 
+std::optional<Error> BorrowLink::shared_refusal() const {
+  const std::lock_guard lock(mutex_);
+  return is_late_ ? Error(ErrorCode::kPeerSilent) : shared_refusal_;
+}
+
 BorrowLinks::BorrowLinks(LinkEnvironment environment)
     : environment_(std::move(environment)), desk_(std::make_shared<Desk>()) {}
 
@@ -229,6 +234,11 @@ void BorrowLinks::fetch(BorrowLink& link, const std::shared_ptr<RemoteRange>& ra
 
 void BorrowLinks::set_state(BorrowLink& link, BorrowLink::State state) {
   const std::lock_guard lock(link.mutex_);
+  store_state(link, state);
+}
+
+/// Under its mutex.
+void BorrowLinks::store_state(BorrowLink& link, BorrowLink::State state) {
   // Release: see ready().
   link.state_.store(state, std::memory_order_release);
   link.changed_.notify_all();
@@ -264,8 +274,8 @@ void BorrowLinks::end(BorrowLink& link, const Error& error) {
       // Whoever connects the peer meanwhile does not wait for another silence.
       link.rests_until_ns_ = environment_.clock.now_ns() + link.silence_rests_.next();
     }
+    store_state(link, was_ready ? BorrowLink::State::kEnded : BorrowLink::State::kRefused);
   }
-  set_state(link, was_ready ? BorrowLink::State::kEnded : BorrowLink::State::kRefused);
 }
 
 /// Nobody copies by it any more.
@@ -276,7 +286,12 @@ void BorrowLinks::drop(BorrowLink& link, const Error& error) {
   if (link.socket_ != platform::kNoSocket) {
     environment_.network.close(std::exchange(link.socket_, platform::kNoSocket));
   }
-  set_state(link, BorrowLink::State::kEnded);
+  const std::lock_guard lock(link.mutex_);
+  if (!link.refusal_.has_value()) {
+    link.refusal_ = error;
+  }
+  link.to_ask_.clear();
+  store_state(link, BorrowLink::State::kEnded);
 }
 
 void BorrowLinks::begin(BorrowLink& link) {
@@ -347,7 +362,7 @@ void BorrowLinks::receive(BorrowLink& link) {
       on_message(link, std::span(buffer).first(got.bytes), files);
     } else if (!link.ready() || !is_lack(got.native_errno) ||
                !lose_answer(link, Error::make_native(ErrorCode::kSystem, got.native_errno,
-                                                     "an answer of a neighbour is lost"))) {
+                                                     "no room for what came with it"))) {
       end(link,
           Error::make_native(ErrorCode::kPeerDisconnected, got.native_errno, "its link ended"));
     }
@@ -361,7 +376,9 @@ void BorrowLinks::on_message(BorrowLink& link, std::span<const std::uint8_t> mes
     taken = take(link, message, files);
   } catch (const std::bad_alloc&) {
     if (link.ready()) {
-      return;  // of an answer, which is off the list by now; copies go on
+      static_cast<void>(
+          lose_answer(link, Error::make(ErrorCode::kOutOfMemory, "no memory for it")));
+      return;  // copies go on
     }
     taken = fail(ErrorCode::kOutOfMemory, "a message of a link");
   }
@@ -376,19 +393,29 @@ void BorrowLinks::on_message(BorrowLink& link, std::span<const std::uint8_t> mes
 /// They come in the order of the questions. The range of the first one stays out of reach. False:
 /// nobody had asked.
 bool BorrowLinks::lose_answer(BorrowLink& link, const Error& error) {
-  base::log(base::LogLevel::kWarn, "%s", base::error_line(error).c_str());
+  base::log(base::LogLevel::kWarn, "an answer of a neighbour is lost: %s",
+            base::error_line(error).c_str());
+  return settle(link, error);
+}
+
+/// Of the range that was asked for first nothing is awaited any more: it is mapped, or why not.
+/// False: nobody had asked.
+bool BorrowLinks::settle(BorrowLink& link, const std::optional<Error>& refusal) {
   const std::lock_guard lock(link.mutex_);
   if (link.asked_.empty()) {
     return false;
   }
+  if (refusal.has_value()) {
+    link.shared_refusal_ = refusal;
+  }
   link.asked_.pop_front();
-  answered(link);
+  await_answer(link);
   link.changed_.notify_all();
   return true;
 }
 
 /// Under its mutex. The next answer's time begins.
-void BorrowLinks::answered(BorrowLink& link) {
+void BorrowLinks::await_answer(BorrowLink& link) {
   link.is_late_ = false;
   link.answer_due_ns_ = environment_.clock.now_ns() + environment_.handshake_timeout_ns;
 }
@@ -399,6 +426,8 @@ void BorrowLinks::stop_asking(BorrowLink& link, ErrorCode why) {
             base::to_hex(link.owner_.epoch.bytes).c_str(), base::error_line(Error(why)).c_str());
   const std::lock_guard lock(link.mutex_);
   link.is_answered_ = false;
+  link.is_late_ = false;
+  link.shared_refusal_ = Error(why);
   link.to_ask_.clear();
   link.asked_.clear();
   link.changed_.notify_all();
@@ -519,7 +548,7 @@ void BorrowLinks::ask(BorrowLink& link) {
       question.registration = ref_of(range->blob());
       link.asked_.push_back(range);
       if (link.asked_.size() == 1) {
-        answered(link);
+        await_answer(link);
       }
       const platform::IoResult sent =
           environment_.neighbors.send(link.socket_, wire::bytes_of(question), {});
@@ -549,19 +578,25 @@ Result<void> BorrowLinks::take_allocation(BorrowLink& link, std::span<const std:
       return fail(ErrorCode::kProtocolViolation, "an answer that nobody asked for");
     }
     range = link.asked_.front().lock();
-    link.asked_.pop_front();
-    answered(link);
   }
-  if (range != nullptr && answer.status == 0) {
+  std::optional<Error> refusal;
+  if (answer.status != 0) {
+    refusal = Error::make(static_cast<ErrorCode>(answer.status), "the neighbour does not share it");
+  } else if (range != nullptr) {
     const wire::RegistrationRef asked = ref_of(range->blob());
     if (files.size() != 1 || std::memcmp(&asked, &answer.registration, sizeof(asked)) != 0) {
       return fail(ErrorCode::kProtocolViolation, "an answer to another question");
     }
     if (auto mapped = map_shared(link, answer, *files[0], *range); !mapped) {
-      base::log(base::LogLevel::kInfo, "a shared allocation of a neighbour is out of reach: %s",
-                base::error_line(mapped.error()).c_str());
+      refusal = mapped.error();
     }
   }
+  if (refusal.has_value()) {
+    base::log(base::LogLevel::kInfo, "a shared allocation of a neighbour is out of reach: %s",
+              base::error_line(*refusal).c_str());
+  }
+  // Not before it is mapped: whoever connects the peer has waited for that.
+  settle(link, refusal);
   return {};
 }
 

@@ -42,6 +42,9 @@ class BorrowLink {
   [[nodiscard]] State state() const noexcept { return state_.load(std::memory_order_acquire); }
   /// Why it is kRefused or kEnded.
   [[nodiscard]] Error refusal() const;
+  /// Of one that is kReady: why a shared range that nobody waits for is not mapped. The last such
+  /// reason, if there was one.
+  [[nodiscard]] std::optional<Error> shared_refusal() const;
 
   // Once it was ready, for as long as the link lives: a copy may outlast the end of its owner.
   [[nodiscard]] BorrowSeats& seats() noexcept {
@@ -99,9 +102,11 @@ class BorrowLink {
   std::unique_ptr<platform::PageMapping> seat_pages_;
   std::optional<BorrowSeats> seats_;  ///< goes first
 
-  // Shared allocations: ranges whose place in one is not asked for yet, and is. Under mutex_.
+  // Shared allocations: ranges whose place in one is not asked for yet, and is. Under mutex_. One
+  // whose answer has come stays in asked_ until it is mapped, or there is a refusal.
   std::deque<std::weak_ptr<RemoteRange>> to_ask_;
   std::deque<std::weak_ptr<RemoteRange>> asked_;
+  std::optional<Error> shared_refusal_;
   bool is_answered_ = true;              ///< the owner has not said otherwise
   bool is_late_ = false;                 ///< the next answer: nobody waits for it any more
   base::Nanoseconds answer_due_ns_ = 0;  ///< while there is something in asked_
@@ -118,6 +123,10 @@ class BorrowLink {
 
 /// All of them. The worker's, but where it says otherwise. An event costs the look at one link, and
 /// a tick those at links of which something is due or wanted, however many there are.
+///
+/// Invariant: a range that was given to fetch(), while somebody holds it, is mapped, or its link
+/// says why it is not, or its fetch is owed: then it is on one of its link's lists, and
+/// connect_and_fetch() waits for it, but where its owner is late.
 class BorrowLinks {
  public:
   explicit BorrowLinks(LinkEnvironment environment);
@@ -169,8 +178,9 @@ class BorrowLinks {
   void reach_process(BorrowLink& link, const wire::LinkWelcome& welcome);
   void ask(BorrowLink& link);
   bool lose_answer(BorrowLink& link, const Error& error);
+  bool settle(BorrowLink& link, const std::optional<Error>& refusal);
   void stop_asking(BorrowLink& link, ErrorCode why);
-  void answered(BorrowLink& link);
+  void await_answer(BorrowLink& link);
   static base::Nanoseconds next_due(BorrowLink& link, base::Nanoseconds now_ns);
   void receive(BorrowLink& link);
   void look_after(BorrowLink& link, base::Nanoseconds now_ns);
@@ -179,6 +189,7 @@ class BorrowLinks {
   void end(BorrowLink& link, const Error& error);
   void drop(BorrowLink& link, const Error& error);
   void set_state(BorrowLink& link, BorrowLink::State state);
+  static void store_state(BorrowLink& link, BorrowLink::State state);
 
   const LinkEnvironment environment_;
   const std::shared_ptr<Desk> desk_;

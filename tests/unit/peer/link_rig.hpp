@@ -40,11 +40,14 @@ class ShortOfDescriptors final : public Neighbors {
   bool loses_next = false;
   int fails_with = 0;  ///< every receive, while what waits stays where it is
   int receives = 0;
+  std::function<void()> at_each_step;  ///< before and after what may change who waits for what
+  std::function<void()> at_each_map;   ///< may fail it
 
   Result<Socket> listen(std::string_view name) override { return system_.listen(name); }
   Result<Socket> accept(Socket listener) override { return system_.accept(listener); }
   Result<Socket> connect(std::string_view name) override { return system_.connect(name); }
   Result<std::unique_ptr<platform::Process>> process_of(Socket socket) override {
+    step();
     return system_.process_of(socket);
   }
   IoResult send(Socket socket, std::span<const std::uint8_t> message, const Files& files) override {
@@ -52,6 +55,7 @@ class ShortOfDescriptors final : public Neighbors {
   }
   IoResult receive(Socket socket, std::span<std::uint8_t> buffer, Files& files) override {
     ++receives;
+    step();
     if (fails_with != 0) {
       files.clear();
       return {IoResult::Kind::kFailed, 0, fails_with};
@@ -71,13 +75,25 @@ class ShortOfDescriptors final : public Neighbors {
   Result<std::unique_ptr<platform::PageMapping>> map(const platform::PageFile& file,
                                                      PageAccess access,
                                                      AfterFork after_fork) override {
-    return system_.map(file, access, after_fork);
+    step();
+    if (at_each_map) {
+      at_each_map();
+    }
+    auto mapped = system_.map(file, access, after_fork);
+    step();
+    return mapped;
   }
   Result<void> forbid_writes(const platform::PageFile& file) override {
     return system_.forbid_writes(file);
   }
 
  private:
+  void step() {
+    if (at_each_step) {
+      at_each_step();
+    }
+  }
+
   platform::SystemNeighbors system_;
 };
 
