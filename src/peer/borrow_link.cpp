@@ -346,7 +346,12 @@ void BorrowLinks::on_event(std::uint64_t token) {
     end(link, Error(ErrorCode::kPeerDisconnected));
     return;
   }
-  receive(link);
+  try {
+    receive(link);
+  } catch (const std::bad_alloc&) {
+    desk_->list(link);  // of what it has taken something may be due
+    throw;
+  }
   look_after(link, environment_.clock.now_ns());
 }
 
@@ -383,10 +388,11 @@ void BorrowLinks::on_message(BorrowLink& link, std::span<const std::uint8_t> mes
     taken = fail(ErrorCode::kOutOfMemory, "a message of a link");
   }
   if (!taken) {
+    end(link, taken.error());
+    // Last: its text may find no memory.
     base::log(base::LogLevel::kInfo, "no link to the neighbour of epoch %s: %s",
               base::to_hex(link.owner_.epoch.bytes).c_str(),
               base::error_line(taken.error()).c_str());
-    end(link, taken.error());
   }
 }
 
@@ -422,15 +428,18 @@ void BorrowLinks::await_answer(BorrowLink& link) {
 
 /// Its owner said so. What it answered before can be used, and what it can be reached by.
 void BorrowLinks::stop_asking(BorrowLink& link, ErrorCode why) {
+  {
+    const std::lock_guard lock(link.mutex_);
+    link.is_answered_ = false;
+    link.is_late_ = false;
+    link.shared_refusal_ = Error(why);
+    link.to_ask_.clear();
+    link.asked_.clear();
+    link.changed_.notify_all();
+  }
+  // Last: its text may find no memory.
   base::log(base::LogLevel::kWarn, "the neighbour of epoch %s answers nothing any more: %s",
             base::to_hex(link.owner_.epoch.bytes).c_str(), base::error_line(Error(why)).c_str());
-  const std::lock_guard lock(link.mutex_);
-  link.is_answered_ = false;
-  link.is_late_ = false;
-  link.shared_refusal_ = Error(why);
-  link.to_ask_.clear();
-  link.asked_.clear();
-  link.changed_.notify_all();
 }
 
 Result<void> BorrowLinks::take(BorrowLink& link, std::span<const std::uint8_t> message,
@@ -540,26 +549,36 @@ void BorrowLinks::reach_process(BorrowLink& link, const wire::LinkWelcome& welco
 
 /// Sends what waits to be asked.
 void BorrowLinks::ask(BorrowLink& link) {
-  const std::lock_guard lock(link.mutex_);
-  while (link.asked_.size() < kAskedMax && !link.to_ask_.empty()) {
-    const std::shared_ptr<RemoteRange> range = link.to_ask_.front().lock();
-    if (range != nullptr) {
-      wire::LinkFetch question;
-      question.registration = ref_of(range->blob());
-      link.asked_.push_back(range);
-      if (link.asked_.size() == 1) {
-        await_answer(link);
-      }
-      const platform::IoResult sent =
-          environment_.neighbors.send(link.socket_, wire::bytes_of(question), {});
-      if (sent.kind != platform::IoResult::Kind::kBytes) {
-        link.asked_.pop_back();
-        break;  // asked again soon, unless the link has ended
-      }
-    }
-    link.to_ask_.pop_front();
+  while (ask_next(link)) {
   }
+}
+
+/// False: nothing waits, or there is no room for it now.
+bool BorrowLinks::ask_next(BorrowLink& link) {
+  // Goes after the lock: it may be the last hold of all that its peer holds.
+  std::shared_ptr<RemoteRange> range;
+  const std::lock_guard lock(link.mutex_);
+  if (link.asked_.size() >= kAskedMax || link.to_ask_.empty()) {
+    return false;
+  }
+  range = link.to_ask_.front().lock();
+  if (range != nullptr) {
+    wire::LinkFetch question;
+    question.registration = ref_of(range->blob());
+    link.asked_.push_back(range);
+    if (link.asked_.size() == 1) {
+      await_answer(link);
+    }
+    const platform::IoResult sent =
+        environment_.neighbors.send(link.socket_, wire::bytes_of(question), {});
+    if (sent.kind != platform::IoResult::Kind::kBytes) {
+      link.asked_.pop_back();
+      return false;  // asked again soon, unless the link has ended
+    }
+  }
+  link.to_ask_.pop_front();
   link.changed_.notify_all();
+  return true;
 }
 
 Result<void> BorrowLinks::take_allocation(BorrowLink& link, std::span<const std::uint8_t> message,

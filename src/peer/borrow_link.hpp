@@ -177,6 +177,7 @@ class BorrowLinks {
                           const platform::PageFile& file, RemoteRange& range);
   void reach_process(BorrowLink& link, const wire::LinkWelcome& welcome);
   void ask(BorrowLink& link);
+  bool ask_next(BorrowLink& link);
   bool lose_answer(BorrowLink& link, const Error& error);
   bool settle(BorrowLink& link, const std::optional<Error>& refusal);
   void stop_asking(BorrowLink& link, ErrorCode why);

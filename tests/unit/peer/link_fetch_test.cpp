@@ -2,6 +2,9 @@
 // What becomes of a shared range that was imported, whenever that was.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
+#include <future>
 #include <memory>
 #include <new>
 #include <utility>
@@ -168,6 +171,50 @@ TEST_F(Fetches, AreOwedByALinkThatWasRefused) {
   import_by(link);
   host_.clock.advance(kTimeout);
   expect_mapped();
+}
+
+/// The end of a handshake is taken, and then there is no memory for a look at what comes after it.
+TEST_F(Fetches, AreAskedForWhenThereIsMemoryAgain) {
+  const auto link = want();
+  import_by(link);
+  bool fails = true;
+  host_.neighbors.at_each_step = [&] {
+    if (link->ready() && std::exchange(fails, false)) {
+      throw std::bad_alloc();
+    }
+  };
+  EXPECT_THROW(borrower_.links->connect_and_fetch(*link, kTimeout), std::bad_alloc);
+  EXPECT_TRUE(link->ready());
+  expect_mapped();
+}
+
+/// Its range may be the last that holds whatever its peer holds, whose end takes locks of its own.
+TEST_F(Fetches, OfARangeThatIsReleasedMeanwhileHoldNoLockAtItsEnd) {
+  class Flows final : public Link {
+   public:
+    explicit Flows(std::function<void()> at_end) : at_end_(std::move(at_end)) {}
+    ~Flows() override { at_end_(); }
+
+   private:
+    const std::function<void()> at_end_;
+  };
+  const auto link = want();
+  borrower_.links->connect(*link, kTimeout);
+  std::future<Error> asked;
+  bool in_time = false;
+  auto peer = std::make_shared<Peer>("owner", owner_.blob, false);
+  peer->set_link(std::make_shared<Flows>([&] {
+    asked = std::async(std::launch::async, [&] { return link->refusal(); });
+    in_time = asked.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  }));
+  auto range = std::make_shared<RemoteRange>(std::move(peer), range_of(1)->blob(),
+                                             base::ByteRange::make(0x10000, 1024).value());
+  borrower_.links->fetch(*link, range);
+  host_.neighbors.at_each_send = [&] { range.reset(); };
+  borrower_.turn();
+  host_.neighbors.at_each_send = nullptr;
+  ASSERT_TRUE(asked.valid());
+  EXPECT_TRUE(in_time);
 }
 
 TEST_F(Fetches, AreRefusedByTheOwnerWithItsReason) {

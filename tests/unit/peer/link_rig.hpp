@@ -42,6 +42,7 @@ class ShortOfDescriptors final : public Neighbors {
   int receives = 0;
   std::function<void()> at_each_step;  ///< before and after what may change who waits for what
   std::function<void()> at_each_map;   ///< may fail it
+  std::function<void()> at_each_send;
 
   Result<Socket> listen(std::string_view name) override { return system_.listen(name); }
   Result<Socket> accept(Socket listener) override { return system_.accept(listener); }
@@ -51,6 +52,9 @@ class ShortOfDescriptors final : public Neighbors {
     return system_.process_of(socket);
   }
   IoResult send(Socket socket, std::span<const std::uint8_t> message, const Files& files) override {
+    if (at_each_send) {
+      at_each_send();
+    }
     return system_.send(socket, message, files);
   }
   IoResult receive(Socket socket, std::span<std::uint8_t> buffer, Files& files) override {
