@@ -40,5 +40,39 @@ TEST(Log, OneThreadInsideOfTheSinkDoesNotStopAnother) {
   EXPECT_TRUE(in_time);
 }
 
+TEST(Log, LaterIsAfterTheOutermostInOrder) {
+  std::vector<std::string> lines;
+  set_log_sink([&lines](LogLevel, std::string_view line) { lines.emplace_back(line); });
+  {
+    const LogLater outer;
+    log(LogLevel::kError, "1");
+    {
+      const LogLater inner;
+      log(LogLevel::kError, "2");
+    }
+    log(LogLevel::kError, "3");
+    std::thread([] { log(LogLevel::kError, "another thread's"); }).join();
+    EXPECT_EQ(lines, std::vector<std::string>{"another thread's"});
+  }
+  log(LogLevel::kError, "4");
+  set_log_sink(nullptr);
+  EXPECT_EQ(lines, (std::vector<std::string>{"another thread's", "1", "2", "3", "4"}));
+}
+
+TEST(Log, LaterKeepsSoManyLinesAndTheNumberOfTheRest) {
+  std::vector<std::string> lines;
+  set_log_sink([&lines](LogLevel, std::string_view line) { lines.emplace_back(line); });
+  {
+    const LogLater later;
+    for (std::size_t i = 0; i < LogLater::kLinesMax + 3; ++i) {
+      log(LogLevel::kError, "%zu", i);
+    }
+  }
+  set_log_sink(nullptr);
+  ASSERT_EQ(lines.size(), LogLater::kLinesMax + 1);
+  EXPECT_EQ(lines[LogLater::kLinesMax - 1], std::to_string(LogLater::kLinesMax - 1));
+  EXPECT_EQ(lines.back(), "3 further lines are lost");
+}
+
 }  // namespace
 }  // namespace orbite::base
