@@ -160,11 +160,12 @@ void LogLater::keep(LogLevel level, std::string_view text) noexcept {
   try {
     if (lines_.size() < kLinesMax) {
       lines_.push_back({level, spdlog::details::os::now(), std::string(text)});
-      return;
+    } else {
+      ++lost_;
     }
   } catch (const std::bad_alloc&) {
+    ++lost_;
   }
-  ++lost_;
 }
 
 }  // namespace orbite::base
