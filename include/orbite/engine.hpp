@@ -95,7 +95,8 @@ class TransferEngine {
   Result<Handle> self_peer();
   Result<Handle> import_peer(std::string_view name, std::span<const std::uint8_t> blob);
   /// Blocks until a connection stands and the peer has said which of its imported ranges are still
-  /// registered; those that are not are fenced. At most timeout_ns for each of the two (0: the
+  /// registered; those that are not are fenced. Then, for a neighbour, until it is known whether
+  /// its memory can be borrowed, which fails nothing. At most timeout_ns for all of it (0: the
   /// configured connect timeout).
   Result<void> connect_peer(Handle peer, std::uint64_t timeout_ns);
   Result<void> retire_peer(Handle peer);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.hpp"
 
+#include <spdlog/details/null_mutex.h>
+#include <spdlog/details/os.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -11,6 +13,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <new>
 
 namespace orbite::base {
 namespace {
@@ -21,7 +24,9 @@ spdlog::level::level_enum native_level(LogLevel level) {
   return static_cast<spdlog::level::level_enum>(level);
 }
 
-class HostSink final : public spdlog::sinks::base_sink<std::mutex> {
+/// Without a lock: one thread inside of the host's sink would stop all others that log, with
+/// whatever locks they hold.
+class HostSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
   explicit HostSink(LogSink host) : host_(std::move(host)) {}
 
@@ -56,10 +61,28 @@ struct State {
   std::atomic<LogLevel> level{LogLevel::kWarn};
 };
 
+/// The outermost of this thread.
+constinit thread_local LogLater* later = nullptr;
+
 // Never destroyed: worker threads of engines that outlive static destruction may still log.
 State& state() {
   static State* const instance = new State();
   return *instance;
+}
+
+void write(LogLevel level, std::chrono::system_clock::time_point time,
+           std::string_view line) noexcept {
+  std::shared_ptr<spdlog::logger> logger;
+  {
+    const std::lock_guard lock(state().mutex);
+    logger = state().logger;
+  }
+  try {
+    logger->log(time, spdlog::source_loc(), native_level(level),
+                spdlog::string_view_t(line.data(), line.size()));
+  } catch (...) {
+    std::fputs("orbite: a log sink threw; the line is lost\n", stderr);
+  }
 }
 
 }  // namespace
@@ -107,15 +130,41 @@ void log(LogLevel level, const char* format, ...) noexcept {
   std::replace_if(
       line, line + length, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; },
       '?');
-  std::shared_ptr<spdlog::logger> logger;
-  {
-    const std::lock_guard lock(state().mutex);
-    logger = state().logger;
+  if (later != nullptr) {
+    later->keep(level, {line, length});
+  } else {
+    write(level, spdlog::details::os::now(), {line, length});
   }
+}
+
+LogLater::LogLater() noexcept {
+  if (later == nullptr) {
+    later = this;
+  }
+}
+
+LogLater::~LogLater() {
+  if (later != this) {
+    return;
+  }
+  later = nullptr;
+  for (const Line& line : lines_) {
+    write(line.level, line.time, line.text);
+  }
+  if (lost_ > 0) {
+    log(LogLevel::kWarn, "%llu further lines are lost", static_cast<unsigned long long>(lost_));
+  }
+}
+
+void LogLater::keep(LogLevel level, std::string_view text) noexcept {
   try {
-    logger->log(native_level(level), spdlog::string_view_t(line, length));
-  } catch (...) {
-    std::fputs("orbite: a log sink threw; the line is lost\n", stderr);
+    if (lines_.size() < kLinesMax) {
+      lines_.push_back({level, spdlog::details::os::now(), std::string(text)});
+    } else {
+      ++lost_;
+    }
+  } catch (const std::bad_alloc&) {
+    ++lost_;
   }
 }
 

@@ -166,6 +166,7 @@ bool Workers::is_helped(SharedWork& work) noexcept {
 }
 
 void Workers::call_workers(SharedWork& work, std::size_t pieces, std::uint32_t idle) noexcept {
+  const base::LogLater logs_later;
   const std::lock_guard lock(state_->mutex);
   State& state = *state_;
   if (idle == 0) {

@@ -157,10 +157,12 @@ Json neighbor_json(const peer::Peer& peer) {
     const bool unreachable = ready && link.process() == nullptr;
     const std::optional<Error> none;
     const std::optional<Error>& unreachable_for = unreachable ? link.process_refusal() : none;
+    const std::optional<Error> lacks_shared = ready ? link.shared_refusal() : none;
     return {{"state", state_name(state)},
             {"reason", refused ? link.refusal().message() : ""},
             {"ordinary_memory", ready && !unreachable},
-            {"ordinary_memory_reason", unreachable_for ? unreachable_for->message() : ""}};
+            {"ordinary_memory_reason", unreachable_for ? unreachable_for->message() : ""},
+            {"shared_memory_reason", lacks_shared ? lacks_shared->message() : ""}};
   }
   return nullptr;
 }

@@ -104,17 +104,23 @@ Result<void> TransferEngine::Impl::connect_and_verify(Handle handle, std::uint64
   // So that a time of any clock and the timeout can be added.
   timeout_ns = static_cast<std::uint64_t>(base::clamp_wait(timeout_ns).count());
   const base::Nanoseconds deadline_ns = base::saturating_add(clock.now_ns(), timeout_ns);
+  const auto left_ns = [&] {
+    const base::Nanoseconds now_ns = clock.now_ns();
+    return deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+  };
   transfer::Transport& transport = *planner_.transport(route.transport);
   transfer::Flow& flow = transfer::flow_of(*peer, route.transport);
   ORBITE_TRY(transport.connect(flow, timeout_ns));
+  if (!peer->is_self()) {
+    ORBITE_TRY(verify_ranges(transport, flow, *peer, left_ns()));
+  }
+  // Last: what these take of the time is nobody else's, and without them there is that transport.
   for (const policy::TransportKind kind : routes_.preferred(peer->is_self())) {
     if (transfer::Flow* const better = transfer::flows_of(*peer).find(kind); better != nullptr) {
-      const base::Nanoseconds now_ns = clock.now_ns();
-      ORBITE_TRY(planner_.transport(kind)->connect(
-          *better, deadline_ns > now_ns ? deadline_ns - now_ns : 0));
+      ORBITE_TRY(planner_.transport(kind)->connect(*better, left_ns()));
     }
   }
-  return peer->is_self() ? Result<void>() : verify_ranges(transport, flow, *peer, timeout_ns);
+  return {};
 }
 
 /// Asks the peer about every range of it that was imported, and fences those that it does not have

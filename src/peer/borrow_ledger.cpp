@@ -65,7 +65,7 @@ void BorrowLedger::close(memory::RangeLoan loan) noexcept {
   ORBITE_CHECK(open_ > 0);
   borrowing::close<DirectAccess>(word);
   --open_;
-  held_.push_back(std::move(loan));
+  held_.push_back({std::move(loan)});
 }
 
 Result<std::uint64_t> BorrowLedger::add_borrower(Seats seats) {
@@ -84,23 +84,38 @@ void BorrowLedger::remove_borrower(std::uint64_t borrower) noexcept {
 }
 
 bool BorrowLedger::is_inside(const Borrower& borrower, Handle registration) noexcept {
-  if (base::planted(base::Bug::kLedgerForgetsTheInside)) {
-    return false;
-  }
   return std::any_of(borrower.seats.begin(), borrower.seats.end(),
                      [&](const borrowing::Seat& seat) {
                        return borrowing::is_named<DirectAccess>(seat, registration);
                      });
 }
 
+void BorrowLedger::look(Held& held) const noexcept {
+  const Handle registration = held.loan.registration().handle();
+  auto borrower =
+      std::lower_bound(borrowers_.begin(), borrowers_.end(), held.borrower,
+                       [](const Borrower& known, std::uint64_t id) { return known.id < id; });
+  for (; borrower != borrowers_.end(); ++borrower) {
+    if (borrower->id != held.borrower) {
+      held.borrower = borrower->id;
+      held.seat = 0;
+    }
+    for (; held.seat < borrower->seats.size(); ++held.seat) {
+      if (borrowing::is_named<DirectAccess>(borrower->seats[held.seat], registration) &&
+          !base::planted(base::Bug::kLedgerForgetsTheInside)) {
+        return;
+      }
+    }
+  }
+  held.is_free = true;
+}
+
 bool BorrowLedger::reconcile() noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase_if(held_, [&](const memory::RangeLoan& loan) {
-    const Handle registration = loan.registration().handle();
-    return std::none_of(borrowers_.begin(), borrowers_.end(), [&](const Borrower& borrower) {
-      return is_inside(borrower, registration);
-    });
-  });
+  for (Held& held : held_) {
+    look(held);
+  }
+  std::erase_if(held_, [](const Held& held) { return held.is_free; });
   return !held_.empty();
 }
 
@@ -114,9 +129,9 @@ std::size_t BorrowLedger::held_by(std::uint64_t borrower) const {
   std::size_t count = 0;
   for (const Borrower& known : borrowers_) {
     if (known.id == borrower) {
-      count += static_cast<std::size_t>(
-          std::count_if(held_.begin(), held_.end(), [&](const memory::RangeLoan& loan) {
-            return is_inside(known, loan.registration().handle());
+      count +=
+          static_cast<std::size_t>(std::count_if(held_.begin(), held_.end(), [&](const Held& held) {
+            return is_inside(known, held.loan.registration().handle());
           }));
     }
   }

@@ -51,7 +51,8 @@ class BorrowLedger {
   /// It was proved that the borrower is gone: what its seats name, it does not touch any more.
   void remove_borrower(std::uint64_t borrower) noexcept;
 
-  /// Gives the loans back of what nobody is inside of. True while some are left.
+  /// Gives the loans back of what nobody is inside of. True while some are left: of each of these
+  /// one look at the seat that kept it.
   bool reconcile() noexcept;
 
   /// Closed, and somebody may be inside.
@@ -64,13 +65,22 @@ class BorrowLedger {
     std::uint64_t id = 0;
     Seats seats;
   };
+  struct Held {
+    memory::RangeLoan loan;
+    /// The first seat that may name it: who was not inside when it was closed never will be, so a
+    /// seat that was seen not to name it is done with.
+    std::uint64_t borrower = 0;
+    std::size_t seat = 0;
+    bool is_free = false;  ///< there is none
+  };
   static bool is_inside(const Borrower& borrower, Handle registration) noexcept;
+  void look(Held& held) const noexcept;
 
   const Directory directory_;
   mutable std::mutex mutex_;
-  std::vector<Borrower> borrowers_;
-  std::vector<memory::RangeLoan> held_;  ///< has room for all that are open
-  std::size_t open_ = 0;                 ///< and reserved
+  std::vector<Borrower> borrowers_;  ///< by id
+  std::vector<Held> held_;           ///< has room for all that are open
+  std::size_t open_ = 0;             ///< and reserved
   bool opens_no_more_ = false;
   std::uint64_t borrower_next_ = 1;
 };

@@ -20,6 +20,9 @@ namespace {
 /// Questions on their way at a time: as many answers fit into any socket.
 constexpr std::size_t kAskedMax = 16;
 constexpr base::Nanoseconds kAskAgain = base::kMillisecond;
+/// The longest rest after a silence, in handshake timeouts; the first one is as long as the
+/// silence was.
+constexpr std::uint64_t kSilenceRestMax = 64;
 
 /// A message was lost because we had no room for what came with it.
 bool is_lack(int native_errno) {
@@ -42,13 +45,124 @@ wire::RegistrationRef ref_of(const wire::RangeBlob& blob) {
 
 }  // namespace
 
+class BorrowLinks::Desk {
+ public:
+  /// The one for this connection blob, held.
+  std::shared_ptr<BorrowLink::Hold> hold(const std::shared_ptr<Desk>& self,
+                                         const wire::ConnectionBlob& owner,
+                                         base::Backoff silence_rests);
+  /// The worker looks at it soon. Does nothing for one that is not known any more.
+  void list(BorrowLink& link) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (link.is_known_ && !std::exchange(link.is_listed_, true)) {
+      link.next_listed_ = std::exchange(first_, &link);
+    }
+    // Release: pairs with the acquire in has_listed().
+    wanted_.store(true, std::memory_order_release);
+  }
+  /// Since the last time. Of all that was listed before, next_listed() is told.
+  bool has_listed() noexcept { return wanted_.exchange(false, std::memory_order_acquire); }
+  /// nullptr: no more.
+  BorrowLink* next_listed() noexcept {
+    const std::lock_guard lock(mutex_);
+    BorrowLink* const link = first_;
+    if (link != nullptr) {
+      first_ = std::exchange(link->next_listed_, nullptr);
+      link->is_listed_ = false;
+    }
+    return link;
+  }
+  /// The link, which is not known any more, if nobody holds it: nobody can come to.
+  std::shared_ptr<BorrowLink> take_if_unheld(BorrowLink& link);
+  /// Any one.
+  std::shared_ptr<BorrowLink> take();
+
+ private:
+  using Links = std::unordered_map<std::string, std::shared_ptr<BorrowLink>>;
+  /// Under the mutex.
+  std::shared_ptr<BorrowLink> forget(Links::iterator entry) noexcept;
+
+  std::atomic<bool> wanted_{false};
+  std::mutex mutex_;
+  Links links_;
+  BorrowLink* first_ = nullptr;  ///< of those that are listed, which are known
+};
+
+struct BorrowLink::Hold {
+  Hold(std::shared_ptr<BorrowLinks::Desk> its_desk, std::shared_ptr<BorrowLink> its_link) noexcept
+      : desk(std::move(its_desk)), link(std::move(its_link)) {}
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+  ~Hold() { desk->list(*link); }
+
+  const std::shared_ptr<BorrowLinks::Desk> desk;
+  std::shared_ptr<BorrowLink> link;
+};
+
+/// Everything is allocated before the lock: a hold that is let go of takes it.
+std::shared_ptr<BorrowLink::Hold> BorrowLinks::Desk::hold(const std::shared_ptr<Desk>& self,
+                                                          const wire::ConnectionBlob& owner,
+                                                          base::Backoff silence_rests) {
+  std::string key = link_key(owner);
+  const auto made = std::make_shared<BorrowLink>(owner, silence_rests);
+  auto hold = std::make_shared<BorrowLink::Hold>(self, made);
+  std::shared_ptr<BorrowLink::Hold> held;
+  const std::lock_guard lock(mutex_);
+  if (const auto known = links_.find(key); known != links_.end()) {
+    held = known->second->hold_.lock();
+    if (held != nullptr) {
+      return held;
+    }
+    hold->link = known->second;
+  } else {
+    links_.emplace(std::move(key), made);
+    made->is_known_ = true;
+  }
+  hold->link->hold_ = hold;
+  return hold;
+}
+
+std::shared_ptr<BorrowLink> BorrowLinks::Desk::forget(Links::iterator entry) noexcept {
+  std::shared_ptr<BorrowLink> link = std::move(entry->second);
+  links_.erase(entry);
+  link->is_known_ = false;
+  return link;
+}
+
+std::shared_ptr<BorrowLink> BorrowLinks::Desk::take_if_unheld(BorrowLink& link) {
+  std::unique_lock lock(mutex_);
+  if (!link.hold_.expired()) {
+    return nullptr;
+  }
+  lock.unlock();
+  const std::string key = link_key(link.owner_);
+  lock.lock();
+  // Listed again meanwhile: its turn comes.
+  return link.hold_.expired() && !link.is_listed_ ? forget(links_.find(key)) : nullptr;
+}
+
+std::shared_ptr<BorrowLink> BorrowLinks::Desk::take() {
+  const std::lock_guard lock(mutex_);
+  return links_.empty() ? nullptr : forget(links_.begin());
+}
+
 Error BorrowLink::refusal() const {
   const std::lock_guard lock(mutex_);
   return refusal_.value_or(Error(ErrorCode::kOk));
 }
 
+std::optional<Error> BorrowLink::shared_refusal() const {
+  const std::lock_guard lock(mutex_);
+  return is_late_ ? Error(ErrorCode::kPeerSilent) : shared_refusal_;
+}
+
+BorrowLinks::BorrowLinks(LinkEnvironment environment)
+    : environment_(std::move(environment)), desk_(std::make_shared<Desk>()) {}
+
 BorrowLinks::~BorrowLinks() {
-  for (const auto& [key, link] : links_) {
+  while (desk_->next_listed() != nullptr) {
+  }
+  while (const auto link = desk_->take()) {
     drop(*link, Error(ErrorCode::kEngineClosing));
   }
 }
@@ -59,30 +173,25 @@ Result<std::shared_ptr<BorrowLink>> BorrowLinks::want(const wire::ConnectionBlob
   if (!(owner.host == environment_.host)) {
     return fail(ErrorCode::kUnsupported, "another host, or another network namespace");
   }
-  std::shared_ptr<BorrowLink> link;
-  {
-    std::string key = link_key(owner);
-    const std::lock_guard lock(mutex_);
-    if (const auto known = links_.find(key); known != links_.end()) {
-      link = known->second;
-    } else {
-      link = std::make_shared<BorrowLink>(owner);
-      links_.emplace(std::move(key), link);
-    }
-  }
-  want_again(*link);
-  return link;
+  const base::Nanoseconds silence_ns = environment_.handshake_timeout_ns;
+  const auto hold =
+      desk_->hold(desk_, owner, base::Backoff(silence_ns, kSilenceRestMax * silence_ns));
+  want_again(*hold->link);
+  return std::shared_ptr<BorrowLink>(hold, hold->link.get());
 }
 
 void BorrowLinks::want_again(BorrowLink& link) {
   {
     const std::lock_guard lock(link.mutex_);
-    BorrowLink::State refused = BorrowLink::State::kRefused;
-    link.state_.compare_exchange_strong(refused, BorrowLink::State::kIdle,
-                                        std::memory_order_acq_rel, std::memory_order_acquire);
+    if (link.state() == BorrowLink::State::kRefused &&
+        environment_.clock.now_ns() >= link.rests_until_ns_) {
+      link.state_.store(BorrowLink::State::kIdle, std::memory_order_release);
+    }
+    if (link.state() != BorrowLink::State::kIdle) {
+      return;
+    }
   }
-  // Release: pairs with the acquire in on_tick(), which then finds it idle.
-  wanted_.store(true, std::memory_order_release);
+  desk_->list(link);
   environment_.wake();
 }
 
@@ -96,14 +205,15 @@ void BorrowLinks::connect_and_fetch(BorrowLink& link, base::Nanoseconds timeout_
   want_again(link);
   std::unique_lock lock(link.mutex_);
   environment_.waiter.wait_for(lock, link.changed_, timeout_ns, [&] {
-    return link.is_decided() && (!link.ready() || (link.to_ask_.empty() && link.asked_.empty()));
+    return link.is_decided() &&
+           (!link.ready() || link.is_late_ || (link.to_ask_.empty() && link.asked_.empty()));
   });
 }
 
 void BorrowLinks::fetch(BorrowLink& link, const std::shared_ptr<RemoteRange>& range) {
   {
     const std::lock_guard lock(link.mutex_);
-    if (link.state() == BorrowLink::State::kEnded) {
+    if (link.state() == BorrowLink::State::kEnded || !link.is_answered_) {
       return;
     }
     // While the link is not ready nobody takes them off; the memory of a range that was released
@@ -112,25 +222,23 @@ void BorrowLinks::fetch(BorrowLink& link, const std::shared_ptr<RemoteRange>& ra
       std::erase_if(link.to_ask_, [](const auto& waiting) { return waiting.expired(); });
     }
     link.to_ask_.push_back(range);
+    if (!link.ready()) {
+      return;
+    }
   }
-  wanted_.store(true, std::memory_order_release);
+  desk_->list(link);
   environment_.wake();
 }
 
 // ---- The worker
 
-std::vector<std::shared_ptr<BorrowLink>> BorrowLinks::all() {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<BorrowLink>> links;
-  links.reserve(links_.size());
-  for (const auto& [key, link] : links_) {
-    links.push_back(link);
-  }
-  return links;
-}
-
 void BorrowLinks::set_state(BorrowLink& link, BorrowLink::State state) {
   const std::lock_guard lock(link.mutex_);
+  store_state(link, state);
+}
+
+/// Under its mutex.
+void BorrowLinks::store_state(BorrowLink& link, BorrowLink::State state) {
   // Release: see ready().
   link.state_.store(state, std::memory_order_release);
   link.changed_.notify_all();
@@ -140,6 +248,8 @@ void BorrowLinks::set_state(BorrowLink& link, BorrowLink::State state) {
 /// under way, and what they use stays.
 void BorrowLinks::end(BorrowLink& link, const Error& error) {
   const bool was_ready = link.ready();
+  set_due(link, 0);
+  watched_.erase(link.id_);
   if (link.socket_ != platform::kNoSocket) {
     environment_.network.poller_remove(environment_.poller, link.socket_);
   }
@@ -160,9 +270,12 @@ void BorrowLinks::end(BorrowLink& link, const Error& error) {
     if (was_ready) {
       link.to_ask_.clear();
       link.asked_.clear();
+    } else if (error.code() == ErrorCode::kPeerSilent) {
+      // Whoever connects the peer meanwhile does not wait for another silence.
+      link.rests_until_ns_ = environment_.clock.now_ns() + link.silence_rests_.next();
     }
+    store_state(link, was_ready ? BorrowLink::State::kEnded : BorrowLink::State::kRefused);
   }
-  set_state(link, was_ready ? BorrowLink::State::kEnded : BorrowLink::State::kRefused);
 }
 
 /// Nobody copies by it any more.
@@ -173,7 +286,12 @@ void BorrowLinks::drop(BorrowLink& link, const Error& error) {
   if (link.socket_ != platform::kNoSocket) {
     environment_.network.close(std::exchange(link.socket_, platform::kNoSocket));
   }
-  set_state(link, BorrowLink::State::kEnded);
+  const std::lock_guard lock(link.mutex_);
+  if (!link.refusal_.has_value()) {
+    link.refusal_ = error;
+  }
+  link.to_ask_.clear();
+  store_state(link, BorrowLink::State::kEnded);
 }
 
 void BorrowLinks::begin(BorrowLink& link) {
@@ -183,6 +301,8 @@ void BorrowLinks::begin(BorrowLink& link) {
   link.id_ = next_id_++;
   Result<void> greeted;
   try {
+    watched_.emplace(link.id_, &link);
+    set_due(link, link.since_ns_ + environment_.handshake_timeout_ns);
     greeted = greet(link);
   } catch (const std::bad_alloc&) {
     greeted = fail(ErrorCode::kOutOfMemory, "a link");
@@ -217,35 +337,38 @@ Result<void> BorrowLinks::greet(BorrowLink& link) {
 }
 
 void BorrowLinks::on_event(std::uint64_t token) {
-  const std::uint64_t id = token & ~kTokenKinds;
-  std::shared_ptr<BorrowLink> link;
-  for (auto& known : all()) {
-    if (known->id_ == id) {
-      link = std::move(known);
-    }
+  const auto found = watched_.find(token & ~kTokenKinds);
+  if (found == watched_.end()) {
+    return;  // one that has ended may have had two reasons to at a time
   }
-  // One that has ended may have had two reasons to at a time.
-  if (link == nullptr || !link->is_watched()) {
-    return;
-  }
+  BorrowLink& link = *found->second;
   if ((token & kTokenKinds) == kTokenLinkProcess) {
-    end(*link, Error(ErrorCode::kPeerDisconnected));
+    end(link, Error(ErrorCode::kPeerDisconnected));
     return;
   }
+  try {
+    receive(link);
+  } catch (const std::bad_alloc&) {
+    desk_->list(link);  // of what it has taken something may be due
+    throw;
+  }
+  look_after(link, environment_.clock.now_ns());
+}
+
+void BorrowLinks::receive(BorrowLink& link) {
   std::array<std::uint8_t, kLinkMessageBytesMax> buffer;
-  for (int i = 0; i < kLinkMessagesPerEvent && link->is_watched(); ++i) {
+  for (int i = 0; i < kLinkMessagesPerEvent && link.is_watched(); ++i) {
     platform::Neighbors::Files files;
-    const platform::IoResult got = environment_.neighbors.receive(link->socket_, buffer, files);
+    const platform::IoResult got = environment_.neighbors.receive(link.socket_, buffer, files);
     if (got.kind == platform::IoResult::Kind::kWouldBlock) {
       return;
     }
     if (got.kind == platform::IoResult::Kind::kBytes) {
-      on_message(*link, std::span(buffer).first(got.bytes), files);
-    } else if (link->ready() && is_lack(got.native_errno)) {
-      lose_answer(*link, Error::make_native(ErrorCode::kSystem, got.native_errno,
-                                            "an answer of a neighbour is lost"));
-    } else {
-      end(*link,
+      on_message(link, std::span(buffer).first(got.bytes), files);
+    } else if (!link.ready() || !is_lack(got.native_errno) ||
+               !lose_answer(link, Error::make_native(ErrorCode::kSystem, got.native_errno,
+                                                     "no room for what came with it"))) {
+      end(link,
           Error::make_native(ErrorCode::kPeerDisconnected, got.native_errno, "its link ended"));
     }
   }
@@ -258,30 +381,65 @@ void BorrowLinks::on_message(BorrowLink& link, std::span<const std::uint8_t> mes
     taken = take(link, message, files);
   } catch (const std::bad_alloc&) {
     if (link.ready()) {
-      // Of an answer, which is off the list by now. Copies go on; what waits is asked soon.
-      wanted_.store(true, std::memory_order_release);
-      return;
+      static_cast<void>(
+          lose_answer(link, Error::make(ErrorCode::kOutOfMemory, "no memory for it")));
+      return;  // copies go on
     }
     taken = fail(ErrorCode::kOutOfMemory, "a message of a link");
   }
   if (!taken) {
+    end(link, taken.error());
+    // Last: its text may find no memory.
     base::log(base::LogLevel::kInfo, "no link to the neighbour of epoch %s: %s",
               base::to_hex(link.owner_.epoch.bytes).c_str(),
               base::error_line(taken.error()).c_str());
-    end(link, taken.error());
   }
 }
 
-/// They come in the order of the questions. The range of the first one stays out of reach.
-void BorrowLinks::lose_answer(BorrowLink& link, const Error& error) {
-  base::log(base::LogLevel::kWarn, "%s", base::error_line(error).c_str());
+/// They come in the order of the questions. The range of the first one stays out of reach. False:
+/// nobody had asked.
+bool BorrowLinks::lose_answer(BorrowLink& link, const Error& error) {
+  base::log(base::LogLevel::kWarn, "an answer of a neighbour is lost: %s",
+            base::error_line(error).c_str());
+  return settle(link, error);
+}
+
+/// Of the range that was asked for first nothing is awaited any more: it is mapped, or why not.
+/// False: nobody had asked.
+bool BorrowLinks::settle(BorrowLink& link, const std::optional<Error>& refusal) {
+  const std::lock_guard lock(link.mutex_);
+  if (link.asked_.empty()) {
+    return false;
+  }
+  if (refusal.has_value()) {
+    link.shared_refusal_ = refusal;
+  }
+  link.asked_.pop_front();
+  await_answer(link);
+  link.changed_.notify_all();
+  return true;
+}
+
+/// Under its mutex. The next answer's time begins.
+void BorrowLinks::await_answer(BorrowLink& link) {
+  link.is_late_ = false;
+  link.answer_due_ns_ = environment_.clock.now_ns() + environment_.handshake_timeout_ns;
+}
+
+/// Its owner said so. What it answered before can be used, and what it can be reached by.
+void BorrowLinks::stop_asking(BorrowLink& link, ErrorCode why) {
   {
     const std::lock_guard lock(link.mutex_);
-    if (!link.asked_.empty()) {
-      link.asked_.pop_front();
-    }
+    link.is_answered_ = false;
+    link.is_late_ = false;
+    link.shared_refusal_ = Error(why);
+    link.to_ask_.clear();
+    link.asked_.clear();
+    link.changed_.notify_all();
   }
-  ask(link);
+  // Last: its text may find no memory.
+  base::log(base::LogLevel::kWarn, "the neighbour of epoch %s answers nothing any more: %s",
+            base::to_hex(link.owner_.epoch.bytes).c_str(), base::error_line(Error(why)).c_str());
 }
 
 Result<void> BorrowLinks::take(BorrowLink& link, std::span<const std::uint8_t> message,
@@ -347,8 +505,11 @@ Result<void> BorrowLinks::take_welcome(BorrowLink& link, std::span<const std::ui
   link.seats_.emplace(std::span(words, welcome.directory_words), std::span(seats, welcome.seats));
   reach_process(link, welcome);
   link.stage_ = BorrowLink::Stage::kReady;
+  {
+    const std::lock_guard lock(link.mutex_);
+    link.silence_rests_.reset();
+  }
   set_state(link, BorrowLink::State::kReady);
-  ask(link);
   return {};
 }
 
@@ -388,23 +549,36 @@ void BorrowLinks::reach_process(BorrowLink& link, const wire::LinkWelcome& welco
 
 /// Sends what waits to be asked.
 void BorrowLinks::ask(BorrowLink& link) {
-  const std::lock_guard lock(link.mutex_);
-  while (link.asked_.size() < kAskedMax && !link.to_ask_.empty()) {
-    const std::shared_ptr<RemoteRange> range = link.to_ask_.front().lock();
-    if (range != nullptr) {
-      wire::LinkFetch question;
-      question.registration = ref_of(range->blob());
-      link.asked_.push_back(range);
-      const platform::IoResult sent =
-          environment_.neighbors.send(link.socket_, wire::bytes_of(question), {});
-      if (sent.kind != platform::IoResult::Kind::kBytes) {
-        link.asked_.pop_back();
-        break;  // asked again soon, unless the link has ended
-      }
-    }
-    link.to_ask_.pop_front();
+  while (ask_next(link)) {
   }
+}
+
+/// False: nothing waits, or there is no room for it now.
+bool BorrowLinks::ask_next(BorrowLink& link) {
+  // Goes after the lock: it may be the last hold of all that its peer holds.
+  std::shared_ptr<RemoteRange> range;
+  const std::lock_guard lock(link.mutex_);
+  if (link.asked_.size() >= kAskedMax || link.to_ask_.empty()) {
+    return false;
+  }
+  range = link.to_ask_.front().lock();
+  if (range != nullptr) {
+    wire::LinkFetch question;
+    question.registration = ref_of(range->blob());
+    link.asked_.push_back(range);
+    if (link.asked_.size() == 1) {
+      await_answer(link);
+    }
+    const platform::IoResult sent =
+        environment_.neighbors.send(link.socket_, wire::bytes_of(question), {});
+    if (sent.kind != platform::IoResult::Kind::kBytes) {
+      link.asked_.pop_back();
+      return false;  // asked again soon, unless the link has ended
+    }
+  }
+  link.to_ask_.pop_front();
   link.changed_.notify_all();
+  return true;
 }
 
 Result<void> BorrowLinks::take_allocation(BorrowLink& link, std::span<const std::uint8_t> message,
@@ -412,6 +586,10 @@ Result<void> BorrowLinks::take_allocation(BorrowLink& link, std::span<const std:
   ORBITE_ASSIGN_OR_RETURN(const auto answer,
                           wire::record_of<wire::LinkAllocation>(message, "link allocation"));
   ORBITE_TRY(wire::check_link_allocation(answer));
+  if (answer.status != 0 && answer.registration.generation == 0) {
+    stop_asking(link, static_cast<ErrorCode>(answer.status));
+    return {};
+  }
   std::shared_ptr<RemoteRange> range;
   {
     const std::lock_guard lock(link.mutex_);
@@ -419,19 +597,25 @@ Result<void> BorrowLinks::take_allocation(BorrowLink& link, std::span<const std:
       return fail(ErrorCode::kProtocolViolation, "an answer that nobody asked for");
     }
     range = link.asked_.front().lock();
-    link.asked_.pop_front();
   }
-  if (range != nullptr && answer.status == 0) {
+  std::optional<Error> refusal;
+  if (answer.status != 0) {
+    refusal = Error::make(static_cast<ErrorCode>(answer.status), "the neighbour does not share it");
+  } else if (range != nullptr) {
     const wire::RegistrationRef asked = ref_of(range->blob());
     if (files.size() != 1 || std::memcmp(&asked, &answer.registration, sizeof(asked)) != 0) {
       return fail(ErrorCode::kProtocolViolation, "an answer to another question");
     }
     if (auto mapped = map_shared(link, answer, *files[0], *range); !mapped) {
-      base::log(base::LogLevel::kInfo, "a shared allocation of a neighbour is out of reach: %s",
-                base::error_line(mapped.error()).c_str());
+      refusal = mapped.error();
     }
   }
-  ask(link);
+  if (refusal.has_value()) {
+    base::log(base::LogLevel::kInfo, "a shared allocation of a neighbour is out of reach: %s",
+              base::error_line(*refusal).c_str());
+  }
+  // Not before it is mapped: whoever connects the peer has waited for that.
+  settle(link, refusal);
   return {};
 }
 
@@ -464,55 +648,73 @@ Result<void> BorrowLinks::map_shared(BorrowLink& link, const wire::LinkAllocatio
 }
 
 base::Nanoseconds BorrowLinks::on_tick(base::Nanoseconds now_ns) {
-  // Acquire: pairs with the releases of want() and fetch().
-  if (!wanted_.exchange(false, std::memory_order_acquire) && now_ns < look_ns_) {
-    return look_ns_ - now_ns;
+  if (desk_->has_listed()) {
+    while (BorrowLink* const link = desk_->next_listed()) {
+      look_after(*link, now_ns);
+    }
   }
-  const base::Nanoseconds sleep_ns = look_after_all(now_ns);
-  look_ns_ = now_ns + sleep_ns;
-  return sleep_ns;
+  while (!due_.empty() && due_.begin()->first <= now_ns) {
+    look_after(*watched_.at(due_.begin()->second), now_ns);
+  }
+  return due_.empty() ? kLinkIdleSleep : std::min(kLinkIdleSleep, due_.begin()->first - now_ns);
 }
 
-/// Those that nobody else holds: nobody can come to hold them meanwhile.
-std::vector<std::shared_ptr<BorrowLink>> BorrowLinks::take_unheld() {
-  std::vector<std::shared_ptr<BorrowLink>> taken;
-  const std::lock_guard lock(mutex_);
-  for (auto next = links_.begin(); next != links_.end();) {
-    const auto current = next++;
-    if (current->second.use_count() == 1) {
-      taken.push_back(current->second);
-      links_.erase(current);
+/// What had no memory comes again at the next tick.
+void BorrowLinks::look_after(BorrowLink& link, base::Nanoseconds now_ns) {
+  ++looks_;
+  try {
+    if (const auto unheld = desk_->take_if_unheld(link)) {
+      drop(link, Error(ErrorCode::kPeerRetired));
+    } else {
+      do_what_is_due(link, now_ns);
     }
+  } catch (const std::bad_alloc&) {
+    desk_->list(link);
+    throw;
   }
-  return taken;
 }
 
-base::Nanoseconds BorrowLinks::look_after_all(base::Nanoseconds now_ns) {
-  base::Nanoseconds sleep_ns = kLinkIdleSleep;
-  look_ns_ = 0;  // where there is no memory for this look
-  for (const auto& link : all()) {
-    if (link->state() == BorrowLink::State::kIdle) {
-      begin(*link);
-    }
-    if (link->state() == BorrowLink::State::kConnecting) {
-      const base::Nanoseconds due_ns = link->since_ns_ + environment_.handshake_timeout_ns;
-      if (now_ns >= due_ns) {
-        end(*link, Error(ErrorCode::kPeerSilent));
-      } else {
-        sleep_ns = std::min(sleep_ns, due_ns - now_ns);
-      }
-    } else if (link->ready()) {
-      ask(*link);
-      const std::lock_guard lock(link->mutex_);
-      sleep_ns = link->to_ask_.empty() || link->asked_.size() >= kAskedMax
-                     ? sleep_ns
-                     : std::min(sleep_ns, kAskAgain);
-    }
+void BorrowLinks::do_what_is_due(BorrowLink& link, base::Nanoseconds now_ns) {
+  if (link.state() == BorrowLink::State::kIdle) {
+    begin(link);
+  } else if (link.state() == BorrowLink::State::kConnecting && now_ns >= link.due_ns_) {
+    end(link, Error(ErrorCode::kPeerSilent));
+  } else if (link.ready()) {
+    ask(link);
+    set_due(link, next_due(link, now_ns));
   }
-  for (const auto& link : take_unheld()) {
-    drop(*link, Error(ErrorCode::kPeerRetired));
+}
+
+/// Of one that is ready, after ask(): when to look again; 0: when something comes.
+base::Nanoseconds BorrowLinks::next_due(BorrowLink& link, base::Nanoseconds now_ns) {
+  const std::lock_guard lock(link.mutex_);
+  base::Nanoseconds due_ns = 0;
+  if (!link.to_ask_.empty() && link.asked_.size() < kAskedMax) {
+    due_ns = now_ns + kAskAgain;
   }
-  return sleep_ns;
+  if (!link.asked_.empty() && !link.is_late_) {
+    if (now_ns < link.answer_due_ns_) {
+      return due_ns == 0 ? link.answer_due_ns_ : std::min(due_ns, link.answer_due_ns_);
+    }
+    link.is_late_ = true;
+    link.changed_.notify_all();
+  }
+  return due_ns;
+}
+
+/// 0: nothing is.
+void BorrowLinks::set_due(BorrowLink& link, base::Nanoseconds due_ns) {
+  if (link.due_ns_ == due_ns) {
+    return;
+  }
+  auto place = due_.extract({std::exchange(link.due_ns_, 0), link.id_});
+  if (due_ns != 0 && !place.empty()) {
+    place.value().first = due_ns;
+    due_.insert(std::move(place));
+  } else if (due_ns != 0) {
+    due_.emplace(due_ns, link.id_);
+  }
+  link.due_ns_ = due_ns;
 }
 
 }  // namespace orbite::peer

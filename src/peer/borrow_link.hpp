@@ -9,12 +9,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <vector>
+#include <utility>
 
 #include "base/assert.hpp"
+#include "base/backoff.hpp"
 #include "peer/borrow_ledger.hpp"
 #include "peer/link_environment.hpp"
 #include "peer/peer.hpp"
@@ -23,12 +25,13 @@
 namespace orbite::peer {
 
 /// Our way into the memory of one neighbour. `Idle -> Connecting -> Ready -> Ended`, or Refused
-/// from where it may be tried again.
+/// from where it may be tried again: at once, but after a silence only when it has rested.
 class BorrowLink {
  public:
   enum class State : std::uint8_t { kIdle, kConnecting, kReady, kRefused, kEnded };
 
-  explicit BorrowLink(wire::ConnectionBlob owner) : owner_(std::move(owner)) {}
+  BorrowLink(wire::ConnectionBlob owner, base::Backoff silence_rests)
+      : owner_(std::move(owner)), silence_rests_(silence_rests) {}
   BorrowLink(const BorrowLink&) = delete;
   BorrowLink& operator=(const BorrowLink&) = delete;
 
@@ -39,6 +42,9 @@ class BorrowLink {
   [[nodiscard]] State state() const noexcept { return state_.load(std::memory_order_acquire); }
   /// Why it is kRefused or kEnded.
   [[nodiscard]] Error refusal() const;
+  /// Of one that is kReady: why a shared range that nobody waits for is not mapped. The last such
+  /// reason, if there was one.
+  [[nodiscard]] std::optional<Error> shared_refusal() const;
 
   // Once it was ready, for as long as the link lives: a copy may outlast the end of its owner.
   [[nodiscard]] BorrowSeats& seats() noexcept {
@@ -70,11 +76,17 @@ class BorrowLink {
     return state() != State::kIdle && state() != State::kConnecting;
   }
 
+  /// Shared by all who hold it outside; the desk is told of its end.
+  struct Hold;
+
   const wire::ConnectionBlob owner_;
   std::atomic<State> state_{State::kIdle};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<Error> refusal_;  ///< under mutex_
+  // Under mutex_.
+  std::optional<Error> refusal_;
+  base::Backoff silence_rests_;
+  base::Nanoseconds rests_until_ns_ = 0;
 
   // The worker's, until the link is ready; then unchanged but for the socket.
   std::uint64_t id_ = 0;
@@ -90,17 +102,34 @@ class BorrowLink {
   std::unique_ptr<platform::PageMapping> seat_pages_;
   std::optional<BorrowSeats> seats_;  ///< goes first
 
-  // Shared allocations: ranges whose place in one is not asked for yet, and is. Under mutex_.
+  // Shared allocations: ranges whose place in one is not asked for yet, and is. Under mutex_. One
+  // whose answer has come stays in asked_ until it is mapped, or there is a refusal.
   std::deque<std::weak_ptr<RemoteRange>> to_ask_;
   std::deque<std::weak_ptr<RemoteRange>> asked_;
+  std::optional<Error> shared_refusal_;
+  bool is_answered_ = true;              ///< the owner has not said otherwise
+  bool is_late_ = false;                 ///< the next answer: nobody waits for it any more
+  base::Nanoseconds answer_due_ns_ = 0;  ///< while there is something in asked_
   /// The worker's; by the owner's numbers, while a range lies in one.
   std::unordered_map<std::uint64_t, std::weak_ptr<platform::PageMapping>> mappings_;
+  base::Nanoseconds due_ns_ = 0;  ///< the worker's; 0: nothing of it is due
+
+  // Under the desk's mutex.
+  std::weak_ptr<Hold> hold_;
+  bool is_known_ = false;   ///< to the desk
+  bool is_listed_ = false;  ///< there
+  BorrowLink* next_listed_ = nullptr;
 };
 
-/// All of them. The worker's, but where it says otherwise.
+/// All of them. The worker's, but where it says otherwise. An event costs the look at one link, and
+/// a tick those at links of which something is due or wanted, however many there are.
+///
+/// Invariant: a range that was given to fetch(), while somebody holds it, is mapped, or its link
+/// says why it is not, or its fetch is owed: then it is on one of its link's lists, and
+/// connect_and_fetch() waits for it, but where its owner is late.
 class BorrowLinks {
  public:
-  explicit BorrowLinks(LinkEnvironment environment) : environment_(std::move(environment)) {}
+  explicit BorrowLinks(LinkEnvironment environment);
   BorrowLinks(const BorrowLinks&) = delete;
   BorrowLinks& operator=(const BorrowLinks&) = delete;
   /// Nobody copies any more.
@@ -113,7 +142,8 @@ class BorrowLinks {
   /// Tries again where it was refused, and waits at most `timeout_ns` until it is ready, refused or
   /// ended.
   void connect(BorrowLink& link, base::Nanoseconds timeout_ns);
-  /// And, once it is ready, for the answers to what was to be fetched before.
+  /// And, once it is ready, for the answers to what was to be fetched before, unless its owner
+  /// answers nothing any more, or is late with them.
   void connect_and_fetch(BorrowLink& link, base::Nanoseconds timeout_ns);
   /// Gets what `range`, which says that it lies in a shared allocation, needs to be reached; where
   /// the link was refused, once it is ready after all.
@@ -122,8 +152,15 @@ class BorrowLinks {
   void on_event(std::uint64_t token);
   /// Returns how long the worker may sleep.
   base::Nanoseconds on_tick(base::Nanoseconds now_ns);
+  /// At links, so far. For whoever counts what a turn costs.
+  [[nodiscard]] std::uint64_t looks() const noexcept { return looks_; }
 
  private:
+  friend class BorrowLink;
+  /// Which links there are, and which of them somebody wants the worker to look at. What a holder
+  /// lets go of may outlive the rest of it.
+  class Desk;
+
   void want_again(BorrowLink& link);
   void begin(BorrowLink& link);
   Result<void> greet(BorrowLink& link);
@@ -140,20 +177,27 @@ class BorrowLinks {
                           const platform::PageFile& file, RemoteRange& range);
   void reach_process(BorrowLink& link, const wire::LinkWelcome& welcome);
   void ask(BorrowLink& link);
-  void lose_answer(BorrowLink& link, const Error& error);
+  bool ask_next(BorrowLink& link);
+  bool lose_answer(BorrowLink& link, const Error& error);
+  bool settle(BorrowLink& link, const std::optional<Error>& refusal);
+  void stop_asking(BorrowLink& link, ErrorCode why);
+  void await_answer(BorrowLink& link);
+  static base::Nanoseconds next_due(BorrowLink& link, base::Nanoseconds now_ns);
+  void receive(BorrowLink& link);
+  void look_after(BorrowLink& link, base::Nanoseconds now_ns);
+  void do_what_is_due(BorrowLink& link, base::Nanoseconds now_ns);
+  void set_due(BorrowLink& link, base::Nanoseconds due_ns);
   void end(BorrowLink& link, const Error& error);
   void drop(BorrowLink& link, const Error& error);
   void set_state(BorrowLink& link, BorrowLink::State state);
-  std::vector<std::shared_ptr<BorrowLink>> all();
-  std::vector<std::shared_ptr<BorrowLink>> take_unheld();
-  base::Nanoseconds look_after_all(base::Nanoseconds now_ns);
+  static void store_state(BorrowLink& link, BorrowLink::State state);
 
   const LinkEnvironment environment_;
-  std::atomic<bool> wanted_{false};
-  std::mutex mutex_;
-  std::unordered_map<std::string, std::shared_ptr<BorrowLink>> links_;
+  const std::shared_ptr<Desk> desk_;
   std::uint64_t next_id_ = 1;
-  base::Nanoseconds look_ns_ = 0;  ///< when on_tick() looks again by itself
+  std::uint64_t looks_ = 0;
+  std::unordered_map<std::uint64_t, BorrowLink*> watched_;     ///< by id
+  std::set<std::pair<base::Nanoseconds, std::uint64_t>> due_;  ///< when, and the id
 };
 
 }  // namespace orbite::peer

@@ -21,10 +21,18 @@ constexpr std::uint32_t kSeats = BorrowSeats::kSeatsMax;
 constexpr int kAcceptsPerEvent = 16;
 /// While somebody may be inside of what we have closed.
 constexpr base::Nanoseconds kHeldPeriod = base::kMillisecond;
+/// From one look at those that are muted to the next, and what each may have sent meanwhile: more
+/// than its socket has room for.
+constexpr base::Nanoseconds kMutedPeriod = base::kSecond;
+constexpr int kMutedMessagesMax = 4096;
 /// How long nobody is accepted after the system had no descriptor or no memory.
 constexpr base::Nanoseconds kListenerRest = 100 * base::kMillisecond;
 
 static_assert(sizeof(wire::ClientHello) <= kLinkMessageBytesMax);
+
+bool is_end(const platform::IoResult& got) {
+  return got.kind == platform::IoResult::Kind::kEnded || got.native_errno == ECONNRESET;
+}
 
 borrowing::DirectoryHead& head_of(const platform::PageMapping& pages) {
   // SAFETY: the file begins with one, of zero bytes.
@@ -146,10 +154,11 @@ void Lender::on_event(std::uint64_t token) {
     end(id, "its process has ended");
     return;
   }
+  ++looks_;
   std::array<std::uint8_t, kLinkMessageBytesMax> buffer;
   for (int i = 0; i < kLinkMessagesPerEvent; ++i) {
     const auto found = all_.find(id);
-    if (found == all_.end()) {
+    if (found == all_.end() || found->second.stage == Stage::kMuted) {
       return;
     }
     platform::Neighbors::Files files;
@@ -160,10 +169,8 @@ void Lender::on_event(std::uint64_t token) {
     }
     if (got.kind == platform::IoResult::Kind::kBytes) {
       on_message(id, found->second, std::span(buffer).first(got.bytes), !files.empty());
-    } else if (got.kind == platform::IoResult::Kind::kEnded) {
+    } else if (is_end(got)) {
       end(id, "closed by it");
-    } else if (got.native_errno == ECONNRESET) {
-      end(id, "reset by it");
     } else {
       // A message that was lost is no end: it may be inside of our memory.
       on_message(id, found->second, {}, true);
@@ -173,11 +180,14 @@ void Lender::on_event(std::uint64_t token) {
 
 void Lender::accept_waiting() {
   for (int i = 0; i < kAcceptsPerEvent; ++i) {
-    // First: a socket that was accepted always has an owner.
+    // First: a socket that was accepted always has an owner. Where there is no memory for it, the
+    // id is the next one's.
+    unproved_.insert(next_id_);
     const auto entry = all_.try_emplace(next_id_).first;
     auto socket = environment_.neighbors.accept(listener_);
     if (!socket) {
       all_.erase(entry);
+      unproved_.erase(next_id_);
       if (socket.error().code() == ErrorCode::kSystem) {
         rests_until_ns_ = environment_.clock.now_ns() + kListenerRest;
         environment_.network.poller_modify(environment_.poller, listener_, 0, kTokenLenderListener);
@@ -197,24 +207,13 @@ void Lender::accept_waiting() {
 
 /// The oldest that has not proved itself makes room: strangers cannot keep a neighbour out.
 void Lender::make_room() {
-  std::uint64_t unproved = 0;
-  std::uint64_t oldest = UINT64_MAX;
-  for (const auto& [id, borrower] : all_) {
-    if (borrower.in_ledger == 0) {
-      ++unproved;
-      oldest = std::min(oldest, id);
-    }
-  }
-  if (unproved > environment_.handshakes_max) {
-    end(oldest, "too many connections in their handshake");
+  if (unproved_.size() > environment_.handshakes_max) {
+    end(*unproved_.begin(), "too many connections in their handshake");
   }
 }
 
 void Lender::on_message(std::uint64_t id, Borrower& borrower, std::span<const std::uint8_t> message,
                         bool has_files) {
-  if (borrower.stage == Stage::kMuted) {
-    return;
-  }
   Result<void> taken;
   try {
     taken = has_files ? fail(ErrorCode::kProtocolViolation, "a borrower sends no files")
@@ -229,9 +228,41 @@ void Lender::on_message(std::uint64_t id, Borrower& borrower, std::span<const st
     end(id, base::error_line(taken.error()).c_str());
     return;
   }
-  base::log(base::LogLevel::kWarn, "neighbour '%.64s' is not answered any more: %s",
-            borrower.hello.name, base::error_line(taken.error()).c_str());
+  mute(id, borrower, taken.error());
+}
+
+/// It is told, if there is room, so that nobody there waits for an answer.
+void Lender::mute(std::uint64_t id, Borrower& borrower, const Error& error) {
+  base::log(base::LogLevel::kWarn, "neighbour '%.64s' (%llu) is not answered any more: %s",
+            borrower.hello.name, static_cast<unsigned long long>(id),
+            base::error_line(error).c_str());
   borrower.stage = Stage::kMuted;
+  wire::LinkAllocation last;
+  last.status = static_cast<std::uint16_t>(error.code());
+  static_cast<void>(environment_.neighbors.send(borrower.socket, wire::bytes_of(last), {}));
+  environment_.network.poller_remove(environment_.poller, borrower.socket);
+  if (muted_.empty()) {
+    muted_look_ns_ = environment_.clock.now_ns() + kMutedPeriod;
+  }
+  muted_.insert(std::move(borrower.place));
+}
+
+/// For its end, which stands behind all that it has sent.
+void Lender::look_at_muted(std::uint64_t id) {
+  ++looks_;
+  const Borrower& borrower = all_.at(id);
+  std::array<std::uint8_t, kLinkMessageBytesMax> buffer;
+  for (int i = 0; i < kMutedMessagesMax; ++i) {
+    platform::Neighbors::Files files;
+    const platform::IoResult got = environment_.neighbors.receive(borrower.socket, buffer, files);
+    if (is_end(got)) {
+      end(id, "closed by it");
+      return;
+    }
+    if (got.kind == platform::IoResult::Kind::kWouldBlock) {
+      return;
+    }
+  }
 }
 
 Result<void> Lender::take(std::uint64_t id, Borrower& borrower,
@@ -305,6 +336,7 @@ Result<void> Lender::welcome(std::uint64_t id, Borrower& borrower) {
   const auto* const seats = reinterpret_cast<const borrowing::Seat*>(  // NOLINT
       borrower.seats->pages().data());
   ORBITE_ASSIGN_OR_RETURN(borrower.in_ledger, ledger_.add_borrower({seats, kSeats}));
+  borrower.place = unproved_.extract(id);
   wire::LinkWelcome record;
   record.seats = kSeats;
   record.directory_words = environment_.registrations_max;
@@ -347,6 +379,8 @@ Result<void> Lender::take_fetch(Borrower& borrower, std::span<const std::uint8_t
 
 /// Its connection or its process has ended, and with it its last copy.
 void Lender::end(std::uint64_t id, const char* why) noexcept {
+  unproved_.erase(id);
+  muted_.erase(id);
   const auto found = all_.find(id);
   if (found == all_.end()) {
     return;
@@ -356,7 +390,9 @@ void Lender::end(std::uint64_t id, const char* why) noexcept {
   if (borrower.process != nullptr) {
     environment_.network.poller_remove(environment_.poller, borrower.process->end());
   }
-  environment_.network.poller_remove(environment_.poller, borrower.socket);
+  if (borrower.stage != Stage::kMuted) {
+    environment_.network.poller_remove(environment_.poller, borrower.socket);
+  }
   environment_.network.close(borrower.socket);
   if (borrower.in_ledger != 0) {
     ledger_.remove_borrower(borrower.in_ledger);
@@ -376,17 +412,26 @@ base::Nanoseconds Lender::on_tick(base::Nanoseconds now_ns) {
       sleep_ns = std::min(sleep_ns, rests_until_ns_ - now_ns);
     }
   }
-  const bool all_proved = all_.size() == borrowers();
-  for (auto next = all_.begin(); !all_proved && next != all_.end();) {
-    const auto current = next++;
-    if (current->second.in_ledger == 0) {
-      const base::Nanoseconds due_ns = current->second.since_ns + environment_.handshake_timeout_ns;
-      if (now_ns >= due_ns) {
-        end(current->first, "its handshake took too long");
-      } else {
-        sleep_ns = std::min(sleep_ns, due_ns - now_ns);
-      }
+  while (!unproved_.empty()) {
+    const std::uint64_t oldest = *unproved_.begin();
+    const auto found = all_.find(oldest);
+    ++looks_;
+    const base::Nanoseconds due_ns =
+        found == all_.end() ? 0 : found->second.since_ns + environment_.handshake_timeout_ns;
+    if (now_ns < due_ns) {
+      sleep_ns = std::min(sleep_ns, due_ns - now_ns);
+      break;
     }
+    end(oldest, "its handshake took too long");
+  }
+  if (!muted_.empty() && now_ns >= muted_look_ns_) {
+    muted_look_ns_ = now_ns + kMutedPeriod;
+    for (auto next = muted_.begin(); next != muted_.end();) {
+      look_at_muted(*next++);
+    }
+  }
+  if (!muted_.empty()) {
+    sleep_ns = std::min(sleep_ns, muted_look_ns_ - now_ns);
   }
   return ledger_.reconcile() ? std::min(sleep_ns, kHeldPeriod) : sleep_ns;
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <unordered_map>
 
@@ -47,6 +48,8 @@ class Lender {
   base::Nanoseconds on_tick(base::Nanoseconds now_ns);
   /// Nobody new is let in.
   void stop_accepting();
+  /// At borrowers, so far. For whoever counts what a turn costs.
+  [[nodiscard]] std::uint64_t looks() const noexcept { return looks_; }
 
  private:
   enum class Stage : std::uint8_t {
@@ -54,7 +57,8 @@ class Lender {
     kProof,  ///< theirs is due
     kServed,
     kMuted  ///< it broke the rules, or we had no memory for it: nothing is answered, but its seats
-            ///< count until its end
+            ///< count until its end. It is not polled: whatever it sends, and whatever its socket
+            ///< reports, costs the look of a second
   };
   struct Borrower {
     platform::Socket socket = platform::kNoSocket;
@@ -64,7 +68,8 @@ class Lender {
     wire::ServerHello answer;
     std::unique_ptr<platform::Process> process;  ///< nullptr where the system cannot tell it
     std::unique_ptr<platform::PageMapping> seats;
-    std::uint64_t in_ledger = 0;  ///< once it is served
+    std::uint64_t in_ledger = 0;               ///< once it is served
+    std::set<std::uint64_t>::node_type place;  ///< for muted_, once it is served
   };
 
   Lender(LinkEnvironment environment, std::shared_ptr<const platform::PageFile> directory,
@@ -80,6 +85,8 @@ class Lender {
                           std::span<const std::uint8_t> message);
   Result<void> take_fetch(Borrower& borrower, std::span<const std::uint8_t> message);
   Result<void> welcome(std::uint64_t id, Borrower& borrower);
+  void mute(std::uint64_t id, Borrower& borrower, const Error& error);
+  void look_at_muted(std::uint64_t id);
   void end(std::uint64_t id, const char* why) noexcept;
 
   const LinkEnvironment environment_;
@@ -93,6 +100,10 @@ class Lender {
   base::Nanoseconds rests_until_ns_ = 0;  ///< the listener; 0: it does not
   std::uint64_t next_id_ = 1;
   std::unordered_map<std::uint64_t, Borrower> all_;
+  std::set<std::uint64_t> unproved_;  ///< of all_; who came first has the lowest id
+  std::set<std::uint64_t> muted_;     ///< of all_
+  base::Nanoseconds muted_look_ns_ = 0;
+  std::uint64_t looks_ = 0;
 };
 
 }  // namespace orbite::peer

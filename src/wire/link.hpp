@@ -37,7 +37,8 @@ struct LinkFetch {
   RegistrationRef registration;
 };
 
-/// The answer; comes with one file if `status` is 0.
+/// The answer; comes with one file if `status` is 0. One with another status and a registration of
+/// generation 0, which nobody can have asked for, says that nothing is answered any more.
 struct LinkAllocation {
   std::uint32_t magic = kLinkAllocationMagic;
   std::uint16_t status = 0;  // ErrorCode

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <functional>
@@ -62,6 +63,11 @@ class FaultyNetwork final : public platform::Network {
   /// Instead of connect(), for its n-th call.
   std::function<std::optional<Error>(std::uint32_t number)> before_connect;
 
+  /// Told of a socket, a poller or a wakeup that is about to be closed.
+  std::function<void(Socket socket)> before_close;
+  /// How often a wakeup was signalled. Relaxed: a count.
+  std::atomic<std::uint64_t> signals{0};
+
   /// Instead of accept().
   std::function<std::optional<Error>()> before_accept;
 
@@ -113,6 +119,9 @@ class FaultyNetwork final : public platform::Network {
   }
   void shutdown_send(Socket socket) override { system_.shutdown_send(socket); }
   void close(Socket socket) override {
+    if (before_close) {
+      before_close(socket);
+    }
     {
       const std::lock_guard lock(mutex_);
       sockets_.erase(socket);
@@ -139,7 +148,10 @@ class FaultyNetwork final : public platform::Network {
     return system_.poller_wait(poller, events, timeout_ns);
   }
   Result<Socket> make_wakeup() override { return system_.make_wakeup(); }
-  void signal(Socket wakeup) override { system_.signal(wakeup); }
+  void signal(Socket wakeup) override {
+    signals.fetch_add(1, std::memory_order_relaxed);
+    system_.signal(wakeup);
+  }
   void clear(Socket wakeup) override { system_.clear(wakeup); }
 
   /// Sockets of connect() and accept() that are open.

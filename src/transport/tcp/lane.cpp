@@ -55,6 +55,7 @@ Lane::Lane(Environment& environment, transfer::Planner& planner, LaneDirectory& 
 Lane::~Lane() { close_socket(); }
 
 void Lane::drive(transfer::WorkLimit& limit, transfer::Driver driver) {
+  const base::LogLater logs_later;  // than the answer to who kicked meanwhile
   // Two rounds at most: others who kick must not keep one caller here.
   for (int round = 0; round < 2 && !limit.exhausted(); ++round) {
     if (!drive_mutex_.try_lock()) {
@@ -90,6 +91,7 @@ void Lane::answer_kick() {
 }
 
 void Lane::on_event(transfer::WorkLimit& limit) {
+  const base::LogLater logs_later;
   {
     const std::lock_guard lock(drive_mutex_);
     if (socket_ != platform::kNoSocket) {
@@ -107,6 +109,7 @@ void Lane::on_event(transfer::WorkLimit& limit) {
 }
 
 void Lane::on_tick(base::Nanoseconds now_ns, bool caller_is_active) {
+  const base::LogLater logs_later;
   {
     const std::unique_lock lock(drive_mutex_, std::try_to_lock);
     if (!lock.owns_lock()) {

@@ -7,6 +7,7 @@
 
 #include "base/assert.hpp"
 #include "base/error_line.hpp"
+#include "base/log.hpp"
 #include "base/planted.hpp"
 #include "transport/tcp/lane.hpp"
 
@@ -153,6 +154,7 @@ void Lane::end_silence() {
 }
 
 bool Lane::begin_drain(std::uint64_t lane_id) {
+  const base::LogLater logs_later;
   const std::lock_guard lock(drive_mutex_);
   const bool stuck = state_ == State::kSilent || state_ == State::kLost;
   if (!stuck || lane_id_ != lane_id) {
@@ -173,6 +175,7 @@ void Lane::end_unproved() {
 }
 
 void Lane::end_by_proof(std::uint64_t lane_id) {
+  const base::LogLater logs_later;
   const std::lock_guard lock(drive_mutex_);
   if (lane_id_ == lane_id && (state_ == State::kSilent || state_ == State::kLost)) {
     environment_.counters.lanes_drained.add();
@@ -181,6 +184,7 @@ void Lane::end_by_proof(std::uint64_t lane_id) {
 }
 
 void Lane::end_if_reset() {
+  const base::LogLater logs_later;
   const std::lock_guard lock(drive_mutex_);
   if (state_ == State::kLost && reset_by_peer_) {
     end_unproved();
@@ -188,6 +192,7 @@ void Lane::end_if_reset() {
 }
 
 void Lane::end_if_reset_at(std::size_t address_index) {
+  const base::LogLater logs_later;
   const std::lock_guard lock(drive_mutex_);
   if (state_ == State::kLost && reset_by_peer_ && address_index_ == address_index) {
     end_unproved();
@@ -195,6 +200,7 @@ void Lane::end_if_reset_at(std::size_t address_index) {
 }
 
 void Lane::end_by_decree() {
+  const base::LogLater logs_later;
   const std::lock_guard lock(drive_mutex_);
   if (!in_flight_.empty()) {
     end_unproved();
@@ -202,6 +208,7 @@ void Lane::end_by_decree() {
 }
 
 void Lane::shut() {
+  const base::LogLater logs_later;
   const std::lock_guard lock(drive_mutex_);
   close_socket();
   state_ = in_flight_.empty() ? State::kClosed : State::kLost;
@@ -221,6 +228,7 @@ void Lane::end_rest_of_control() {
 }
 
 void Lane::want_drains() {
+  const base::LogLater logs_later;
   const std::unique_lock lock(drive_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {
     return;

@@ -5,14 +5,18 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/log.hpp"
 #include "platform/system.hpp"
 #include "unit/platform/child_process.hpp"
 
@@ -315,6 +319,32 @@ TEST_F(CopyWorkers, AThreadThatCannotStartLeavesTheWorkToItsOwner) {
   refuse_threads_.store(false);
   offer(*workers, work, 5);
   EXPECT_EQ(workers->counts().threads, 4u);
+  workers->withdraw(work);
+}
+
+TEST_F(CopyWorkers, ALogThatBlocksHoldsUpNobodyElse) {
+  std::promise<void> done;
+  const std::shared_future<void> end = done.get_future().share();
+  std::atomic<bool> is_inside{false};
+  std::atomic<bool> was_in_time{false};
+  base::set_log_sink([&](base::LogLevel, std::string_view) {
+    is_inside.store(true, std::memory_order_relaxed);
+    was_in_time.store(end.wait_for(std::chrono::seconds(10)) == std::future_status::ready,
+                      std::memory_order_relaxed);
+  });
+  Pieces work(5);
+  Pieces other(5);
+  const auto workers = make(4);
+  workers->enroll(work);
+  refuse_threads_.store(true);
+  std::thread offers([&] { offer(*workers, work, 5); });
+  wait_until([&] { return is_inside.load(std::memory_order_relaxed); });
+  workers->enroll(other);
+  done.set_value();
+  offers.join();
+  base::set_log_sink(nullptr);
+  EXPECT_TRUE(was_in_time.load(std::memory_order_relaxed));
+  workers->withdraw(other);
   workers->withdraw(work);
 }
 

@@ -281,6 +281,7 @@ TEST_F(SharedNeighbors, AreNamedAsSuch) {
   EXPECT_EQ(neighbor["reason"], "");
   EXPECT_EQ(neighbor["ordinary_memory"], true);
   EXPECT_EQ(neighbor["ordinary_memory_reason"], "");
+  EXPECT_EQ(neighbor["shared_memory_reason"], "");
 
   Config apart = neighbor_config();
   apart.shm.enabled = false;

@@ -74,6 +74,43 @@ TEST_F(Ledger, ABorrowerInsideKeepsItsRegistrationAndNoOther) {
   EXPECT_EQ(deregister(inside[0]), RegistrationState::kRetired);
 }
 
+/// A seat that was seen empty of it when it was closed is done with: the directory refuses it to
+/// whoever comes later, and a name that is written there all the same keeps nothing.
+TEST_F(Ledger, WhoWasInsideIsLookedAtAndNobodyElseAgain) {
+  std::array<borrowing::Seat, kSeats> others{};
+  ASSERT_TRUE(ledger_.add_borrower(others).has_value());
+  ASSERT_TRUE(ledger_.add_borrower(memory_of_seats_).has_value());
+  const Handle handle = add();
+  {
+    const auto stay = seats_.enter({&handle, 1});
+    ASSERT_TRUE(stay.has_value());
+    EXPECT_EQ(deregister(handle), RegistrationState::kFenced);
+    others[1].names[0].store(handle.packed());
+    EXPECT_TRUE(ledger_.reconcile());
+  }
+  EXPECT_FALSE(ledger_.reconcile());
+  EXPECT_EQ(registry_.state(handle).value(), RegistrationState::kRetired);
+}
+
+TEST_F(Ledger, EachBorrowerThatIsInsideIsWaitedForInTurn) {
+  constexpr std::size_t kBorrowers = 3;
+  std::array<std::array<borrowing::Seat, kSeats>, kBorrowers> seats{};
+  std::array<std::uint64_t, kBorrowers> ids{};
+  const Handle handle = add();
+  for (std::size_t i = 0; i < kBorrowers; ++i) {
+    ids[i] = ledger_.add_borrower(seats[i]).value();
+    seats[i][i].names[i].store(handle.packed());
+  }
+  EXPECT_EQ(deregister(handle), RegistrationState::kFenced);
+  ledger_.remove_borrower(ids[0]);
+  EXPECT_TRUE(ledger_.reconcile());
+  seats[2][2].names[2].store(0);
+  EXPECT_TRUE(ledger_.reconcile());
+  seats[1][1].names[1].store(0);
+  EXPECT_FALSE(ledger_.reconcile());
+  EXPECT_EQ(registry_.state(handle).value(), RegistrationState::kRetired);
+}
+
 TEST_F(Ledger, AnotherGenerationInTheSlotIsAnotherRegistration) {
   ASSERT_TRUE(ledger_.add_borrower(memory_of_seats_).has_value());
   const Handle old = add();

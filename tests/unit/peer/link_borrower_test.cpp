@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -166,8 +167,51 @@ TEST_F(RawBorrower, ThatBreaksTheRulesStaysInTheLedger) {
   EXPECT_EQ(owner_.lender->held(), 1U);
   EXPECT_EQ(owner_.registry.state(handle).value(), RegistrationState::kFenced);
   host_.network.close(std::exchange(socket_, platform::kNoSocket));
+  host_.clock.advance(base::kSecond);
   EXPECT_TRUE(until([&] { return owner_.lender->held() == 0; }));
   EXPECT_EQ(owner_.registry.state(handle).value(), RegistrationState::kRetired);
+  socket_ = host_.neighbors.connect(link_name(owner_.blob.epoch)).value();
+}
+
+TEST_F(RawBorrower, ThatBreaksTheRulesIsToldThatNothingIsAnsweredAnyMore) {
+  be_let_in();
+  send(wire::ClientProof());  // out of turn
+  Neighbors::Files files;
+  ASSERT_EQ(receive(files).bytes, sizeof(wire::LinkAllocation));
+  wire::LinkAllocation last;
+  std::memcpy(static_cast<void*>(&last), received_.data(), sizeof(last));
+  EXPECT_TRUE(wire::check_link_allocation(last).has_value());
+  EXPECT_EQ(last.status, static_cast<std::uint16_t>(ErrorCode::kProtocolViolation));
+  EXPECT_EQ(last.registration.generation, 0U);
+  send(wire::LinkFetch());
+  for (int i = 0; i < 20; ++i) {
+    owner_.turn();
+  }
+  EXPECT_EQ(host_.neighbors.receive(socket_, received_, files).kind, IoResult::Kind::kWouldBlock);
+}
+
+/// Its end is the only thing that still counts, and is looked for once a second.
+TEST_F(RawBorrower, ThatWasMutedCostsNoTurnAnything) {
+  be_let_in();
+  host_.neighbors.fails_with = EIO;  // what it sends stays readable
+  send(wire::LinkFetch());
+  owner_.turn();
+  const int events = owner_.events_seen;
+  const int receives = host_.neighbors.receives;
+  for (int i = 0; i < 50; ++i) {
+    send(wire::LinkFetch());
+    owner_.turn();
+  }
+  EXPECT_EQ(owner_.events_seen, events);
+  EXPECT_EQ(host_.neighbors.receives, receives);
+  host_.neighbors.fails_with = 0;
+  host_.network.close(std::exchange(socket_, platform::kNoSocket));
+  owner_.turn();
+  EXPECT_EQ(owner_.events_seen, events);
+  EXPECT_EQ(owner_.lender->borrowers(), 1U);
+  host_.clock.advance(base::kSecond);
+  owner_.turn();
+  EXPECT_EQ(owner_.lender->borrowers(), 0U);
   socket_ = host_.neighbors.connect(link_name(owner_.blob.epoch)).value();
 }
 

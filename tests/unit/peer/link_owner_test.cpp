@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -15,6 +16,7 @@ namespace {
 
 using platform::IoResult;
 using platform::Neighbors;
+using test::kTimeout;
 using test::Links;
 using State = BorrowLink::State;
 
@@ -57,6 +59,11 @@ class RawOwner : public Links {
     record.directory_words = 16;
     record.probe_address = 4096;
     return record;
+  }
+  void let_in() {
+    greet();
+    send(welcome(), {pages(4096), pages(4096)});
+    ASSERT_TRUE(until([&] { return link_->ready(); }));
   }
   void expect_refused() {
     EXPECT_TRUE(until([&] { return link_->state() == State::kRefused; }));
@@ -120,18 +127,14 @@ TEST_F(RawOwner, ThatLiesAboutItsMemoryIsNotReachedThere) {
 }
 
 TEST_F(RawOwner, ThatAnswersWhatNobodyAskedIsEnded) {
-  greet();
-  send(welcome(), {pages(4096), pages(4096)});
-  ASSERT_TRUE(until([&] { return link_->ready(); }));
+  let_in();
   send(wire::LinkAllocation(), {pages(4096)});
   EXPECT_TRUE(until([&] { return link_->state() == State::kEnded; }));
 }
 
 /// It takes the end of the connection for the end of our copies.
 TEST_F(RawOwner, IsLeftOnlyWhenNobodyCopiesAnyMore) {
-  greet();
-  send(welcome(), {pages(4096), pages(4096)});
-  ASSERT_TRUE(until([&] { return link_->ready(); }));
+  let_in();
   send(wire::LinkAllocation(), {pages(4096)});
   ASSERT_TRUE(until([&] { return link_->state() == State::kEnded; }));
   std::array<std::uint8_t, 512> received{};
@@ -146,22 +149,97 @@ TEST_F(RawOwner, IsLeftOnlyWhenNobodyCopiesAnyMore) {
 }
 
 TEST_F(RawOwner, ThatAnswersAnotherQuestionIsEnded) {
-  greet();
-  send(welcome(), {pages(4096), pages(4096)});
-  ASSERT_TRUE(until([&] { return link_->ready(); }));
-  const auto peer = std::make_shared<Peer>("owner", blob_, false);
-  wire::RangeBlob blob;
-  blob.index = 1;
-  blob.generation = 2;
-  blob.address = 4096;
-  blob.length = 10;
-  const auto range =
-      std::make_shared<RemoteRange>(peer, blob, base::ByteRange::make(4096, 10).value());
+  let_in();
+  const auto range = range_of(1);
   borrower_.links->fetch(*link_, range);
   borrower_.turn();
   send(wire::LinkAllocation(), {pages(4096)});
   EXPECT_TRUE(until([&] { return link_->state() == State::kEnded; }));
   EXPECT_EQ(range->mapped_at(), 0U);
+}
+
+/// Whoever connects the peer has waited for it once.
+TEST_F(RawOwner, ThatIsSilentIsLeftAloneForAWhileLongerEachTime) {
+  host_.clock.advance(kTimeout);
+  for (base::Nanoseconds rest_ns = kTimeout; rest_ns <= 4 * kTimeout; rest_ns *= 2) {
+    borrower_.turn();
+    ASSERT_EQ(link_->state(), State::kRefused);
+    EXPECT_EQ(link_->refusal().code(), ErrorCode::kPeerSilent);
+    const int before = host_.waiter.ran_out;
+    host_.clock.advance(rest_ns - 1);
+    borrower_.links->connect(*link_, kTimeout);
+    borrower_.links->connect_and_fetch(*link_, kTimeout);
+    EXPECT_EQ(host_.waiter.ran_out, before);
+    EXPECT_EQ(link_->state(), State::kRefused);
+    host_.clock.advance(1);
+    borrower_.links->connect(*link_, kTimeout);
+    EXPECT_EQ(host_.waiter.ran_out, before + 1);
+    EXPECT_EQ(link_->state(), State::kConnecting);
+    host_.clock.advance(kTimeout);
+  }
+}
+
+TEST_F(RawOwner, ThatIsLateWithAnAnswerIsNotWaitedForUntilItAnswers) {
+  let_in();
+  const std::array ranges{range_of(1), range_of(2), range_of(3)};
+  borrower_.links->fetch(*link_, ranges[0]);
+  borrower_.links->fetch(*link_, ranges[1]);
+  borrower_.links->connect_and_fetch(*link_, kTimeout);
+  EXPECT_EQ(host_.waiter.ran_out, 1);
+  host_.clock.advance(kTimeout);
+  borrower_.links->connect_and_fetch(*link_, kTimeout);
+  EXPECT_EQ(host_.waiter.ran_out, 1);
+  EXPECT_TRUE(link_->ready());
+  // One of the two: the other one has its time from here on.
+  wire::LinkAllocation answer;
+  answer.registration.index = 1;
+  answer.registration.generation = 1;
+  send(answer, {pages(4096)});
+  EXPECT_TRUE(until([&] { return ranges[0]->mapped_at() != 0; }));
+  borrower_.links->connect_and_fetch(*link_, kTimeout);
+  EXPECT_EQ(host_.waiter.ran_out, 2);
+  host_.clock.advance(kTimeout - 1);
+  borrower_.links->connect_and_fetch(*link_, kTimeout);
+  EXPECT_EQ(host_.waiter.ran_out, 3);
+}
+
+TEST_F(RawOwner, ThatAnswersNothingAnyMoreIsNotAskedAgain) {
+  let_in();
+  const auto range = range_of(1);
+  borrower_.links->fetch(*link_, range);
+  borrower_.turn();
+  std::array<std::uint8_t, 512> received{};
+  Neighbors::Files files;
+  ASSERT_EQ(host_.neighbors.receive(socket_, received, files).bytes, sizeof(wire::ClientProof));
+  ASSERT_EQ(host_.neighbors.receive(socket_, received, files).bytes, sizeof(wire::LinkFetch));
+  wire::LinkAllocation last;
+  last.status = static_cast<std::uint16_t>(ErrorCode::kBudgetExhausted);
+  send(last);
+  borrower_.links->connect_and_fetch(*link_, kTimeout);
+  borrower_.links->fetch(*link_, range);
+  borrower_.links->connect_and_fetch(*link_, kTimeout);
+  EXPECT_EQ(host_.waiter.ran_out, 0);
+  EXPECT_EQ(host_.neighbors.receive(socket_, received, files).kind, IoResult::Kind::kWouldBlock);
+  EXPECT_TRUE(link_->ready());
+}
+
+/// An answer for which there is no memory is lost, but there are no more of these than questions.
+TEST_F(RawOwner, WhoseSocketFailsAgainAndAgainIsEnded) {
+  let_in();
+  const std::array ranges{range_of(1), range_of(2)};
+  for (const auto& range : ranges) {
+    borrower_.links->fetch(*link_, range);
+  }
+  borrower_.turn();
+  send(wire::LinkAllocation(), {pages(4096)});
+  host_.neighbors.fails_with = ENOMEM;
+  const int receives = host_.neighbors.receives;
+  for (int i = 0; i < 50; ++i) {
+    borrower_.turn();
+  }
+  EXPECT_EQ(link_->state(), State::kEnded);
+  EXPECT_EQ(host_.neighbors.receives, receives + 3);
+  host_.neighbors.fails_with = 0;
 }
 
 }  // namespace

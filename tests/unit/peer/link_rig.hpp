@@ -6,13 +6,16 @@
 
 #include <array>
 #include <cerrno>
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/random.hpp"
+#include "base/waiter.hpp"
 #include "memory/registry.hpp"
 #include "peer/borrow_link.hpp"
 #include "peer/lender.hpp"
@@ -27,24 +30,40 @@ using platform::Neighbors;
 inline constexpr base::Nanoseconds kTimeout = 5 * base::kSecond;
 inline constexpr std::uint64_t kHandshakesMax = 4;
 inline constexpr std::uint64_t kRegistrationsMax = 64;
+inline constexpr std::uint64_t kBorrowersMax = 256;
 
-/// The system's, which may have no descriptor for the files of one message.
+/// The system's, which may have no descriptor for the files of one message, or none of anything.
 class ShortOfDescriptors final : public Neighbors {
  public:
   using Socket = platform::Socket;
 
   bool loses_next = false;
+  int fails_with = 0;  ///< every receive, while what waits stays where it is
+  int receives = 0;
+  std::function<void()> at_each_step;  ///< before and after what may change who waits for what
+  std::function<void()> at_each_map;   ///< may fail it
+  std::function<void()> at_each_send;
 
   Result<Socket> listen(std::string_view name) override { return system_.listen(name); }
   Result<Socket> accept(Socket listener) override { return system_.accept(listener); }
   Result<Socket> connect(std::string_view name) override { return system_.connect(name); }
   Result<std::unique_ptr<platform::Process>> process_of(Socket socket) override {
+    step();
     return system_.process_of(socket);
   }
   IoResult send(Socket socket, std::span<const std::uint8_t> message, const Files& files) override {
+    if (at_each_send) {
+      at_each_send();
+    }
     return system_.send(socket, message, files);
   }
   IoResult receive(Socket socket, std::span<std::uint8_t> buffer, Files& files) override {
+    ++receives;
+    step();
+    if (fails_with != 0) {
+      files.clear();
+      return {IoResult::Kind::kFailed, 0, fails_with};
+    }
     const IoResult got = system_.receive(socket, buffer, files);
     if (got.kind != IoResult::Kind::kBytes || files.empty() || !std::exchange(loses_next, false)) {
       return got;
@@ -60,14 +79,48 @@ class ShortOfDescriptors final : public Neighbors {
   Result<std::unique_ptr<platform::PageMapping>> map(const platform::PageFile& file,
                                                      PageAccess access,
                                                      AfterFork after_fork) override {
-    return system_.map(file, access, after_fork);
+    step();
+    if (at_each_map) {
+      at_each_map();
+    }
+    auto mapped = system_.map(file, access, after_fork);
+    step();
+    return mapped;
   }
   Result<void> forbid_writes(const platform::PageFile& file) override {
     return system_.forbid_writes(file);
   }
 
  private:
+  void step() {
+    if (at_each_step) {
+      at_each_step();
+    }
+  }
+
   platform::SystemNeighbors system_;
+};
+
+/// Who waits does everybody's turns meanwhile; one that they do not end is over by that.
+class TurningWaiter final : public base::Waiter {
+ public:
+  std::function<void()> turn;
+  int ran_out = 0;
+
+  bool wait_for(std::unique_lock<std::mutex>& lock, std::condition_variable& /*changed*/,
+                base::Nanoseconds /*timeout_ns*/, const std::function<bool()>& ready) override {
+    constexpr int kTurnsMax = 200;
+    for (int i = 0; i < kTurnsMax; ++i) {
+      if (ready()) {
+        return true;
+      }
+      lock.unlock();
+      turn();
+      lock.lock();
+    }
+    ++ran_out;
+    return false;
+  }
 };
 
 /// What all ends of a test have in common.
@@ -76,7 +129,7 @@ struct Host {
   ShortOfDescriptors neighbors;
   base::ManualClock clock;
   base::SeededRandom random{1};
-  base::ThreadWaiter waiter;
+  TurningWaiter waiter;
 };
 
 /// An engine as far as its links go. One thread is its worker and its caller.
@@ -103,7 +156,7 @@ class Node {
                                 poller_,
                                 kTimeout,
                                 kHandshakesMax,
-                                16,
+                                kBorrowersMax,
                                 kRegistrationsMax,
                                 [this](const wire::RegistrationRef& asked) { return share(asked); },
                                 [] {}};
@@ -122,6 +175,7 @@ class Node {
   void turn() {
     std::array<platform::PollEvent, 16> events;
     const std::size_t count = host_.network.poller_wait(poller_, events, 0);
+    events_seen += static_cast<int>(count);
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint64_t kind = events[i].token & kTokenKinds;
       if (kind == kTokenLink || kind == kTokenLinkProcess) {
@@ -150,6 +204,7 @@ class Node {
     return registry.deregister(handle).value();
   }
 
+  int events_seen = 0;
   wire::ConnectionBlob blob;
   std::vector<std::uint8_t> bytes = std::vector<std::uint8_t>(4096);
   memory::Registry registry{{.registrations_max = kRegistrationsMax}, host_.random};
@@ -163,6 +218,12 @@ class Node {
 
 class Links : public ::testing::Test {
  protected:
+  Links() {
+    host_.waiter.turn = [this] {
+      owner_.turn();
+      borrower_.turn();
+    };
+  }
   /// Turns of both until it is so; local sockets need few.
   template <typename Condition>
   bool until(Condition condition) {

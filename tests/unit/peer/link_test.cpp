@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "unit/peer/link_rig.hpp"
@@ -99,8 +100,9 @@ TEST_F(Links, ThatWereRefusedAreTriedAgainWhoeverWaitsForThem) {
   host_.clock.advance(kTimeout + 1);
   borrower_.turn();
   ASSERT_EQ(link->state(), State::kRefused);
+  host_.clock.advance(kTimeout);
   borrower_.links->connect(*link, 1);
-  EXPECT_TRUE(until([&] { return link->ready(); }));
+  EXPECT_TRUE(link->ready());
 }
 
 TEST_F(Links, FetchWhatWasWantedBeforeTheyWereRefused) {
@@ -117,6 +119,7 @@ TEST_F(Links, FetchWhatWasWantedBeforeTheyWereRefused) {
   ASSERT_EQ(link->state(), State::kRefused);
   const auto late = range_of(2);
   borrower_.links->fetch(*link, late);
+  host_.clock.advance(kTimeout);
   static_cast<void>(connect());
   EXPECT_TRUE(until([&] { return early->mapped_at() != 0 && late->mapped_at() != 0; }));
 }
@@ -139,6 +142,25 @@ TEST_F(Links, AnAnswerWithoutADescriptorForItsPagesIsLostAndNothingElse) {
   borrower_.links->fetch(*link, next);
   EXPECT_TRUE(until([&] { return next->mapped_at() != 0; }));
   EXPECT_EQ(lost->mapped_at(), 0U);
+}
+
+/// Who broke the rules, or for whom the owner had no memory, borrows as before, but whoever
+/// connects the peer must not wait for answers that never come.
+TEST_F(Links, AreNotWaitedForByWhoIsNotAnsweredAnyMore) {
+  const auto link = connect();
+  owner_.share = [](const wire::RegistrationRef&) -> Result<SharedRange> {
+    throw std::bad_alloc();
+  };
+  const auto range = range_of(1);
+  for (int i = 0; i < 2; ++i) {
+    borrower_.links->fetch(*link, range);
+    borrower_.links->connect_and_fetch(*link, kTimeout);
+    EXPECT_EQ(host_.waiter.ran_out, 0);
+  }
+  EXPECT_TRUE(link->ready());
+  EXPECT_EQ(range->mapped_at(), 0U);
+  const Handle handle = owner_.add();
+  EXPECT_TRUE(link->seats().enter({&handle, 1}).has_value());
 }
 
 TEST_F(Links, HaveAWordForNothingThatIsRegisteredBehindAClose) {
@@ -206,6 +228,91 @@ TEST_F(Links, AnAllocationThatIsTooShortIsNotReached) {
     EXPECT_EQ(range->mapped_at(), 0U);
   }
   EXPECT_TRUE(link->ready());
+}
+
+/// Many links with nothing to do, at both ends.
+class ManyLinks : public Links {
+ protected:
+  static constexpr int kRefused = 1'000;
+  static constexpr int kReady = 100;
+
+  ManyLinks() {
+    // Each has its own link to the same owner.
+    for (wire::ConnectionBlob blob = owner_.blob; blob.port < kReady; ++blob.port) {
+      held_.push_back(borrower_.links->want(blob).value());
+      EXPECT_TRUE(until([&] { return held_.back()->ready(); }));
+    }
+    wire::ConnectionBlob nobody = owner_.blob;
+    for (int i = 0; i < kRefused; ++i) {
+      platform::SystemRandom().fill(nobody.epoch.bytes);
+      held_.push_back(borrower_.links->want(nobody).value());
+    }
+    borrower_.turn();
+    EXPECT_EQ(held_.back()->state(), State::kRefused);
+  }
+  static std::uint64_t looks_of_turn(test::Node& node) {
+    const std::uint64_t before = node.links->looks() + node.lender->looks();
+    node.turn();
+    return node.links->looks() + node.lender->looks() - before;
+  }
+
+  std::vector<std::shared_ptr<BorrowLink>> held_;
+};
+
+TEST_F(ManyLinks, CostATickNothing) {
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(looks_of_turn(borrower_), 0U);
+    EXPECT_EQ(looks_of_turn(owner_), 0U);
+    host_.clock.advance(10 * kTimeout);
+  }
+}
+
+TEST_F(ManyLinks, CostAnEventALookAtOneOfThem) {
+  const auto range = range_of(1);
+  borrower_.links->fetch(*held_[kReady / 2], range);
+  EXPECT_EQ(looks_of_turn(borrower_), 1U) << "it is asked";
+  EXPECT_EQ(looks_of_turn(owner_), 1U) << "it answers";
+  EXPECT_EQ(looks_of_turn(borrower_), 1U) << "the answer comes";
+  EXPECT_EQ(looks_of_turn(borrower_), 0U);
+}
+
+TEST_F(ManyLinks, CostNothingWhileAStrangerIsInItsHandshake) {
+  const platform::Socket stranger = host_.neighbors.connect(link_name(owner_.blob.epoch)).value();
+  EXPECT_LE(looks_of_turn(owner_), 2U);
+  EXPECT_EQ(looks_of_turn(owner_), 1U);
+  host_.clock.advance(kTimeout);
+  EXPECT_EQ(looks_of_turn(owner_), 1U);
+  EXPECT_EQ(looks_of_turn(owner_), 0U);
+  host_.network.close(stranger);
+}
+
+TEST_F(ManyLinks, ALinkThatIsLetGoOfCostsALookAtIt) {
+  held_.erase(held_.begin());
+  EXPECT_EQ(looks_of_turn(borrower_), 1U);
+  EXPECT_TRUE(until([&] { return owner_.lender->borrowers() == kReady - 1; }));
+  EXPECT_EQ(looks_of_turn(borrower_), 0U);
+}
+
+/// Its last holder may be another thread than the worker, which is about to drop it.
+TEST_F(Links, ThatAreWantedAgainAfterTheirLastHoldAreTheSame) {
+  auto link = connect();
+  const BorrowLink* const first = link.get();
+  link.reset();
+  link = borrower_.links->want(owner_.blob).value();
+  EXPECT_EQ(link.get(), first);
+  borrower_.turn();
+  EXPECT_TRUE(link->ready());
+  EXPECT_EQ(owner_.lender->borrowers(), 1U);
+}
+
+TEST_F(Links, MayBeHeldForLongerThanTheirEngineLives) {
+  const auto link = connect();
+  auto late = borrower_.links->want(owner_.blob).value();
+  borrower_.links.reset();
+  EXPECT_EQ(link->state(), State::kEnded);
+  late.reset();
+  owner_.turn();
+  EXPECT_EQ(owner_.lender->borrowers(), 0U);
 }
 
 }  // namespace

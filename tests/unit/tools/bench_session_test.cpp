@@ -285,6 +285,8 @@ TEST(BenchRoutes, ReasonsAreThoseOfTheEngine) {
   const std::string forbidden = R"({"reason": "", "ordinary_memory_reason": "forbidden"})";
   EXPECT_EQ(why_not(info("", forbidden), Transport::kCma), "forbidden");
   EXPECT_NE(why_not(info("", forbidden), Transport::kShm), "forbidden");
+  const std::string unmapped = R"({"reason": "", "shared_memory_reason": "unmapped"})";
+  EXPECT_EQ(why_not(info("", unmapped), Transport::kShm), "unmapped");
   EXPECT_EQ(why_not(R"({"transports": [], "peers": []})", Transport::kTcp),
             "its memory was out of reach; ORBITE_LOG=info may say why");
   EXPECT_EQ(routes_text({"cma", "tcp"}), "cma+tcp");

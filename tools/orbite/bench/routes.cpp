@@ -23,9 +23,8 @@ std::string neighbor_reason(const Json& peers, Transport transport) {
     if (std::string reason = text_at(*neighbor, "reason"); !reason.empty()) {
       return reason;
     }
-    if (transport == Transport::kCma) {
-      return text_at(*neighbor, "ordinary_memory_reason");
-    }
+    return text_at(*neighbor, transport == Transport::kCma ? "ordinary_memory_reason"
+                                                           : "shared_memory_reason");
   }
   return "";
 }
