@@ -5,7 +5,6 @@
 #include <spdlog/details/os.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
 
 #include <algorithm>
 #include <atomic>
@@ -41,12 +40,24 @@ class HostSink final : public spdlog::sinks::base_sink<spdlog::details::null_mut
   LogSink host_;
 };
 
+/// Standard error. Its lock is its own: that of spdlog's sinks is one of the process, which a child
+/// of fork() finds locked if another thread was writing.
+class ErrorSink final : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    std::fwrite(line.data(), 1, line.size(), stderr);
+  }
+  void flush_() override { std::fflush(stderr); }
+};
+
 std::shared_ptr<spdlog::logger> make_logger(LogSink sink) {
   spdlog::sink_ptr target;
   if (sink) {
     target = std::make_shared<HostSink>(std::move(sink));
   } else {
-    target = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+    target = std::make_shared<ErrorSink>();
   }
   // A private logger: spdlog's global registry belongs to whoever else in the process uses spdlog.
   auto logger = std::make_shared<spdlog::logger>("orbite", std::move(target));
@@ -55,33 +66,47 @@ std::shared_ptr<spdlog::logger> make_logger(LogSink sink) {
   return logger;
 }
 
+// A filter that orders nothing: relaxed throughout.
+constinit std::atomic<LogLevel> level_shown{LogLevel::kWarn};
+
 struct State {
   std::mutex mutex;
   std::shared_ptr<spdlog::logger> logger = make_logger(nullptr);
-  std::atomic<LogLevel> level{LogLevel::kWarn};
 };
+
+/// Never destroyed: worker threads of engines that outlive static destruction may still log. A
+/// child of fork() makes one of its own: threads that it does not have may hold the locks of its
+/// parent's.
+constinit std::atomic<State*> current{nullptr};
 
 /// The outermost of this thread.
 constinit thread_local LogLater* later = nullptr;
 
-// Never destroyed: worker threads of engines that outlive static destruction may still log.
 State& state() {
-  static State* const instance = new State();
-  return *instance;
+  // Release and acquire: whoever finds it sees it whole.
+  State* found = current.load(std::memory_order_acquire);
+  if (found == nullptr) {
+    auto fresh = std::make_unique<State>();
+    if (current.compare_exchange_strong(found, fresh.get(), std::memory_order_acq_rel,
+                                        std::memory_order_acquire)) {
+      found = fresh.release();
+    }
+  }
+  return *found;
 }
 
 void write(LogLevel level, std::chrono::system_clock::time_point time,
            std::string_view line) noexcept {
-  std::shared_ptr<spdlog::logger> logger;
-  {
-    const std::lock_guard lock(state().mutex);
-    logger = state().logger;
-  }
   try {
+    std::shared_ptr<spdlog::logger> logger;
+    {
+      const std::lock_guard lock(state().mutex);
+      logger = state().logger;
+    }
     logger->log(time, spdlog::source_loc(), native_level(level),
                 spdlog::string_view_t(line.data(), line.size()));
   } catch (...) {
-    std::fputs("orbite: a log sink threw; the line is lost\n", stderr);
+    std::fputs("orbite: a log sink threw, or there is no memory; the line is lost\n", stderr);
   }
 }
 
@@ -93,13 +118,12 @@ void set_log_sink(LogSink sink) {
   state().logger = std::move(logger);
 }
 
-// The level is a filter that orders nothing: relaxed on both sides.
-void set_log_level(LogLevel level) noexcept {
-  state().level.store(level, std::memory_order_relaxed);
-}
+void forget_log() noexcept { current.store(nullptr, std::memory_order_relaxed); }
+
+void set_log_level(LogLevel level) noexcept { level_shown.store(level, std::memory_order_relaxed); }
 
 bool log_enabled(LogLevel level) noexcept {
-  return level >= state().level.load(std::memory_order_relaxed);
+  return level >= level_shown.load(std::memory_order_relaxed);
 }
 
 bool parse_log_level(std::string_view text, LogLevel& level) noexcept {

@@ -19,8 +19,11 @@ enum class LogLevel : std::uint8_t { kTrace, kDebug, kInfo, kWarn, kError, kOff 
 /// an engine's worker, for which others wait.
 using LogSink = std::function<void(LogLevel, std::string_view line)>;
 
-/// nullptr puts the default back (stderr). Lines under way go to either sink.
+/// nullptr puts the default back (stderr). Lines under way go to either sink. A child of fork() has
+/// the default until it sets a sink of its own.
 void set_log_sink(LogSink sink);
+/// In a child of fork(), before anything else of it logs. Async-signal-safe.
+void forget_log() noexcept;
 void set_log_level(LogLevel level) noexcept;
 [[nodiscard]] bool log_enabled(LogLevel level) noexcept;
 /// "trace".."error", "off"; anything else leaves `level` alone and returns false.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/brief_lock.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
 
@@ -46,7 +47,7 @@ class SlotMap {
   }
 
   [[nodiscard]] Result<std::shared_ptr<T>> find(Handle handle) const {
-    const std::lock_guard lock(mutex_);
+    const auto lock = lock_briefly(mutex_);
     if (handle.index >= slots_.size() || slots_[handle.index].generation != handle.generation ||
         slots_[handle.index].object == nullptr) {
       return stale(handle);
@@ -56,7 +57,7 @@ class SlotMap {
 
   /// Ends the handle; the object lives on while others hold it.
   Result<std::shared_ptr<T>> take(Handle handle) {
-    const std::lock_guard lock(mutex_);
+    const auto lock = lock_briefly(mutex_);
     if (handle.index >= slots_.size() || slots_[handle.index].generation != handle.generation ||
         slots_[handle.index].object == nullptr) {
       return stale(handle);

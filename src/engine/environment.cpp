@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/environment.hpp"
 
+#include "base/log.hpp"
+#include "platform/at_fork.hpp"
 #include "platform/per_process.hpp"
 #include "platform/processors.hpp"
 #include "platform/system.hpp"
@@ -16,6 +18,8 @@ struct System {
   platform::SystemRandom random;
   base::ThreadWaiter waiter;
 };
+
+const platform::AtFork forget_log(base::forget_log);
 
 // Never destroyed: an engine in quarantine outlives the end of main().
 constinit platform::PerProcess<System> of_process;

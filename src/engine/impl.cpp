@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/assert.hpp"
+#include "base/brief_lock.hpp"
 #include "base/error_line.hpp"
 #include "base/log.hpp"
 #include "base/planted.hpp"
@@ -435,7 +436,7 @@ Result<TransferEngine::Impl::Launched> TransferEngine::Impl::launch(
   auto execution = std::make_shared<transfer::Execution>(std::move(launch_options));
   bool is_next_deadline = false;
   {
-    const std::lock_guard lock(active_mutex_);
+    const auto lock = base::lock_briefly(active_mutex_);
     ORBITE_TRY(check_usable());
     ORBITE_TRY(execution->peer().check_live());
     is_next_deadline =
@@ -672,7 +673,7 @@ void TransferEngine::Impl::on_terminal(transfer::Execution& execution) noexcept 
   }
   const base::Nanoseconds now_ns = clock.now_ns();
   std::shared_ptr<transfer::Execution> last;  // released outside the lock
-  const std::lock_guard lock(active_mutex_);
+  const auto lock = base::lock_briefly(active_mutex_);
   if (execution.prepared() != nullptr) {
     count_end(execution, outcome, now_ns);
   }

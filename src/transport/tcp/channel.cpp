@@ -139,7 +139,7 @@ transfer::Slice* Channel::extract_all_pending(policy::QosClass qos) {
 
 void Channel::drive(transfer::WorkLimit& limit, transfer::Driver driver) {
   const transfer::CallerSeen seen(driver == transfer::Driver::kCaller ? &callers_[kBulk] : nullptr,
-                        environment_.clock);
+                                  environment_.clock);
   // The latency lane first, and again at the end: a notification may have become due. The others in
   // turn, so that one that uses the limit up does not starve the next.
   drive_latency(limit, driver);

@@ -56,22 +56,34 @@ TEST_F(Patience, IsShortWithACallerWhoPausesHoweverShortProcessorsAre) {
   EXPECT_FALSE(patience.expects(never, kSeen));
 }
 
-TEST_F(Patience, LooksAtTheProcessorsOnlyForASilentCallerAndNotOften) {
+TEST_F(Patience, LooksAtTheProcessorsWhileACallerIsExpectedAndNotOften) {
   int looks = 0;
   CallerPatience patience([&] {
     ++looks;
     return true;
   });
-  for (Nanoseconds now_ns = kSeen; now_ns < kSeen + CallerPatience::kSilence; now_ns += 1'000) {
-    static_cast<void>(patience.expects(spinning_, now_ns));
-  }
+  EXPECT_FALSE(patience.expects(spinning_, kSeen + CallerPatience::kSilenceMax));
   EXPECT_EQ(looks, 0);
+  EXPECT_FALSE(patience.crowded());
   for (Nanoseconds now_ns = kSeen; now_ns < kSeen + 2 * CallerPatience::kSilenceMax;
        now_ns += 10'000) {
     static_cast<void>(patience.expects(spinning_, now_ns));
   }
   EXPECT_GE(looks, 5);
   EXPECT_LE(looks, 6);
+  EXPECT_TRUE(patience.crowded());
+}
+
+TEST_F(Patience, TellsWhenProcessorsAreShortNoMore) {
+  bool crowded = true;
+  CallerPatience patience([&] { return crowded; });
+  EXPECT_TRUE(patience.expects(spinning_, kSeen));
+  EXPECT_TRUE(patience.crowded());
+  crowded = false;
+  EXPECT_TRUE(patience.expects(spinning_, kSeen + CallerPatience::kSilence / 2));
+  EXPECT_TRUE(patience.crowded());  // as of its last look
+  EXPECT_FALSE(patience.expects(spinning_, kSeen + kMillisecond));
+  EXPECT_FALSE(patience.crowded());
 }
 
 TEST_F(Patience, WatchesLessOftenWhileCallersSpinAndSeldomWhereProcessorsAreShort) {
@@ -85,7 +97,7 @@ TEST_F(Patience, WatchesLessOftenWhileCallersSpinAndSeldomWhereProcessorsAreShor
   }
   EXPECT_EQ(patience.watch_ns(), CallerPatience::kWatchMax);
   crowded = true;
-  EXPECT_TRUE(patience.expects(spinning_, kSeen + CallerPatience::kSilence));
+  EXPECT_TRUE(patience.expects(spinning_, kSeen + kMillisecond));
   EXPECT_EQ(patience.watch_ns(), CallerPatience::kSilenceMax);
   patience.rest();
   EXPECT_EQ(patience.watch_ns(), CallerPatience::kSilence);
