@@ -14,9 +14,9 @@ inline void pause_processor() noexcept {
 #endif
 }
 
-/// Locks a mutex that is only ever held for some ten instructions, and that many threads want at
-/// once: it looks a few times before it sleeps. To sleep and be woken costs a hundred times what
-/// the holder needs, and the others queue up meanwhile.
+/// Locks a mutex that most of those who take it hold for a moment, and that many threads want at
+/// once: it looks a few times, for some microseconds in all, before it sleeps. To sleep and be
+/// woken costs many times what such a holder needs, and the others queue up meanwhile.
 [[nodiscard]] inline std::unique_lock<std::mutex> lock_briefly(std::mutex& mutex) {
   constexpr int kLooks = 8;
   for (int look = 0; look < kLooks; ++look) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <memory>
@@ -40,16 +41,28 @@ class HostSink final : public spdlog::sinks::base_sink<spdlog::details::null_mut
   LogSink host_;
 };
 
-/// Standard error. Its lock is its own: that of spdlog's sinks is one of the process, which a child
-/// of fork() finds locked if another thread was writing.
-class ErrorSink final : public spdlog::sinks::base_sink<std::mutex> {
+/// Standard error, with the time of day in UTC. It takes no lock but that of the stream: those of
+/// spdlog's sinks and of the C library's calendar are of the process, and a child of fork() finds
+/// them locked for ever if another thread of its parent was inside.
+class ErrorSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    spdlog::memory_buf_t line;
-    formatter_->format(message, line);
-    std::fwrite(line.data(), 1, line.size(), stderr);
+    const auto time = std::chrono::floor<std::chrono::milliseconds>(message.time);
+    const auto midnight = std::chrono::floor<std::chrono::days>(time);
+    const std::chrono::year_month_day date(midnight);
+    const std::chrono::hh_mm_ss clock(time - midnight);
+    const spdlog::string_view_t level = spdlog::level::to_string_view(message.level);
+    // One call, so that lines of several threads do not mix.
+    std::fprintf(stderr, "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ orbite[%d] %.*s: %.*s\n",
+                 static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
+                 static_cast<unsigned>(date.day()), static_cast<int>(clock.hours().count()),
+                 static_cast<int>(clock.minutes().count()),
+                 static_cast<int>(clock.seconds().count()),
+                 static_cast<int>(clock.subseconds().count()), spdlog::details::os::pid(),
+                 static_cast<int>(level.size()), level.data(),
+                 static_cast<int>(message.payload.size()), message.payload.data());
   }
-  void flush_() override { std::fflush(stderr); }
+  void flush_() override {}
 };
 
 std::shared_ptr<spdlog::logger> make_logger(LogSink sink) {
@@ -62,7 +75,6 @@ std::shared_ptr<spdlog::logger> make_logger(LogSink sink) {
   // A private logger: spdlog's global registry belongs to whoever else in the process uses spdlog.
   auto logger = std::make_shared<spdlog::logger>("orbite", std::move(target));
   logger->set_level(spdlog::level::trace);
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e orbite[%P] %l: %v");
   return logger;
 }
 
@@ -114,8 +126,9 @@ void write(LogLevel level, std::chrono::system_clock::time_point time,
 
 void set_log_sink(LogSink sink) {
   auto logger = make_logger(std::move(sink));
-  const std::lock_guard lock(state().mutex);
-  state().logger = std::move(logger);
+  State& its = state();
+  const std::lock_guard lock(its.mutex);
+  its.logger.swap(logger);
 }
 
 void forget_log() noexcept { current.store(nullptr, std::memory_order_relaxed); }

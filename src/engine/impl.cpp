@@ -376,7 +376,7 @@ Result<TransferEngine::Impl::Posting> TransferEngine::Impl::accept_notification(
 Result<Outcome> TransferEngine::Impl::post(Handle handle, const PostOptions& post_options) {
   ORBITE_TRY(check_usable());
   ORBITE_ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, requests_.find(handle));
-  Launched launched;
+  Admitted admitted;
   {
     const std::lock_guard lock(request->mutex);
     if (request->released) {
@@ -402,16 +402,12 @@ Result<Outcome> TransferEngine::Impl::post(Handle handle, const PostOptions& pos
             : options.config.transfer.default_timeout_ms * base::kMillisecond;
     launch_options.deadline_ns =
         timeout_ns == 0 ? 0 : base::saturating_add(launch_options.posted_ns, timeout_ns);
-    ORBITE_ASSIGN_OR_RETURN(launched, launch(std::move(launch_options)));
-    count_route(launched.execution->route().transport);
-    if (launched.execution->terminal()) {
-      request->execution = std::move(launched.execution);
-      return request->execution->outcome();
-    }
-    request->execution = launched.execution;
+    ORBITE_ASSIGN_OR_RETURN(admitted, admit(std::move(launch_options)));
+    request->execution = admitted.execution;
+    count_route(admitted.execution->route().transport);
   }
-  drive(launched);
-  return launched.execution->outcome();
+  launch(admitted);
+  return admitted.execution->outcome();
 }
 
 /// By the best way there is at this moment. It is never changed afterwards.
@@ -426,11 +422,11 @@ policy::Route TransferEngine::Impl::route_now(const transfer::Prepared& prepared
   return prepared.route;
 }
 
-/// The only way into the planner. The execution is active before anything of it can complete, and
-/// before a close, or an operator who declares its peer fenced, looks for those to stop:
-/// kEngineClosing or kPeerRetired when it comes later. When there is no memory for it, it throws
-/// and nothing of it has happened; once it is active, nothing here can fail.
-Result<TransferEngine::Impl::Launched> TransferEngine::Impl::launch(
+/// Before launch(), and the only way to it. The execution is active before anything of it can
+/// complete, and before a close, or an operator who declares its peer fenced, looks for those to
+/// stop: kEngineClosing or kPeerRetired when it comes later. When there is no memory for it, it
+/// throws and nothing of it has happened; once it is active, nothing can fail any more.
+Result<TransferEngine::Impl::Admitted> TransferEngine::Impl::admit(
     transfer::Execution::Options&& launch_options) {
   launch_options.on_terminal = [this](transfer::Execution& done) { on_terminal(done); };
   auto execution = std::make_shared<transfer::Execution>(std::move(launch_options));
@@ -446,15 +442,20 @@ Result<TransferEngine::Impl::Launched> TransferEngine::Impl::launch(
       counters_of(*execution).count_posted();
     }
   }
-  transfer::Flow& flow = transfer::flow_of(execution->peer(), execution->route().transport);
-  planner_.begin(transport_of(*execution), flow, execution);
-  return Launched{std::move(execution), is_next_deadline};
+  return Admitted{std::move(execution), is_next_deadline};
 }
 
-void TransferEngine::Impl::drive(const Launched& launched) noexcept {
-  drive(*launched.execution, kPostLimit);
+/// The only way into the planner. Without a lock: bytes may move.
+void TransferEngine::Impl::launch(const Admitted& admitted) {
+  const auto& execution = admitted.execution;
+  transfer::Flow& flow = transfer::flow_of(execution->peer(), execution->route().transport);
+  planner_.begin(transport_of(*execution), flow, execution);
+  if (execution->terminal()) {
+    return;
+  }
+  drive(*execution, kPostLimit);
   // The worker sleeps until a later one. What is done by now has no deadline any more.
-  if (launched.is_next_deadline && !launched.execution->terminal()) {
+  if (admitted.is_next_deadline && !execution->terminal()) {
     wake_worker();
   }
 }
@@ -625,8 +626,8 @@ Result<void> TransferEngine::Impl::send_notification(Handle handle,
   launch_options.peer = peer;
   launch_options.notification = std::move(posting.notification);
   launch_options.outbox_charge = std::move(posting.outbox_charge);
-  ORBITE_ASSIGN_OR_RETURN(const Launched launched, launch(std::move(launch_options)));
-  drive(launched);
+  ORBITE_ASSIGN_OR_RETURN(const Admitted admitted, admit(std::move(launch_options)));
+  launch(admitted);
   return {};
 }
 

@@ -162,12 +162,12 @@ class TransferEngine::Impl {
   Result<memory::RangeLoans> take_loans(const transfer::Prepared& prepared);
   [[nodiscard]] policy::Route route_now(const transfer::Prepared& prepared) const;
   Result<void> check_repostable(const Request& request) const;
-  struct Launched {
+  struct Admitted {
     std::shared_ptr<transfer::Execution> execution;
     bool is_next_deadline = false;  ///< the worker does not know of
   };
-  Result<Launched> launch(transfer::Execution::Options&& options);
-  void drive(const Launched& launched) noexcept;
+  Result<Admitted> admit(transfer::Execution::Options&& options);
+  void launch(const Admitted& admitted);
   void drive(const transfer::Execution& execution, transfer::WorkLimit limit) noexcept;
   /// Stops all that are active, or those to one life of a peer, without a list of them.
   void stop_active(ErrorCode code, const base::SourceEpoch* epoch);

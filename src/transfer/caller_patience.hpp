@@ -16,7 +16,9 @@ class CallerTrace {
   /// From any thread: a caller begins to move bytes, and has moved some.
   void begin(base::Nanoseconds now_ns) noexcept {
     const base::Nanoseconds seen_ns = seen_ns_.load(std::memory_order_relaxed);
-    pause_ns_.store(now_ns - std::min(now_ns, seen_ns), std::memory_order_relaxed);
+    if (now_ns >= seen_ns + kSpinPause) {
+      since_ns_.store(now_ns, std::memory_order_relaxed);
+    }
     seen_ns_.store(now_ns, std::memory_order_relaxed);
   }
   void end(base::Nanoseconds now_ns) noexcept { seen_ns_.store(now_ns, std::memory_order_relaxed); }
@@ -24,16 +26,18 @@ class CallerTrace {
   [[nodiscard]] base::Nanoseconds seen_ns() const noexcept {
     return seen_ns_.load(std::memory_order_relaxed);
   }
-  /// He comes again at once, as who does nothing else does.
+  /// He came again at once, again and again, as who does nothing else does. Two looks at one small
+  /// transfer every few milliseconds are not that.
   [[nodiscard]] bool spins() const noexcept {
-    return pause_ns_.load(std::memory_order_relaxed) < kSpinPause;
+    return seen_ns() >= since_ns_.load(std::memory_order_relaxed) + kSpinFor;
   }
 
   static constexpr base::Nanoseconds kSpinPause = 50 * base::kMicrosecond;
+  static constexpr base::Nanoseconds kSpinFor = 200 * base::kMicrosecond;
 
  private:
   std::atomic<base::Nanoseconds> seen_ns_{0};
-  std::atomic<base::Nanoseconds> pause_ns_{base::kSecond};  ///< before he last came
+  std::atomic<base::Nanoseconds> since_ns_{0};  ///< after the last pause
 };
 
 /// While a caller moves bytes himself.

@@ -80,6 +80,7 @@ bool Planner::carry(Transport& transport, Flow& flow, Execution& execution) {
     return true;
   }
   *kept = std::move(slice);
+  // Who stops it meanwhile finds it nowhere: it is dropped when its turn comes, without effect.
   if (auto accepted = transport.submit(flow, *kept); !accepted) {
     RefusedPath::complete_refused(*kept, accepted.error());
     RefusedPath(*this).retire_refused(*kept);

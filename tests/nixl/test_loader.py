@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,17 @@ def copy_plugin(target: Path, name: str = PLUGIN) -> None:
 
 def copy_bridge(target: Path) -> None:
     shutil.copy(agents.PLUGIN_DIR / bridge_soname(), target / bridge_soname())
+
+
+@pytest.mark.parametrize("mode", [
+    ("exports", Path(__file__).parents[2] / "bridge" / "exports.txt"), ("needs",), ("guards",),
+    ("soname", "liborbite_nixl.so.0")], ids=lambda mode: mode[0])
+def test_the_placed_library_is_as_the_built_ones_are(mode):
+    """It is another build than those that the C++ tests check."""
+    name, *more = mode
+    program = Path(__file__).parents[1] / "bridge" / "check_library.py"
+    run_tool(sys.executable, str(program), name, str(agents.PLUGIN_DIR / bridge_soname()),
+             *map(str, more))
 
 
 # N10: loading

@@ -154,7 +154,8 @@ void Channel::drive_while_waiting(transfer::WorkLimit& limit, bool alone) {
   constexpr transfer::Driver kDriver = transfer::Driver::kLatencyCaller;
   const transfer::CallerSeen seen(&callers_[kLatency], environment_.clock);
   drive_latency(limit, kDriver);
-  if (alone && lanes_.front()->busy() && bulk_is_busy()) {
+  // One who pauses would stop the worker at the bulk and then not be there.
+  if (alone && callers_[kLatency].spins() && lanes_.front()->busy() && bulk_is_busy()) {
     const transfer::CallerSeen at_bulk(&callers_[kBulk], environment_.clock);
     transfer::WorkLimit aside{kAsideBytes, 4};
     drive_bulk(aside, kDriver);
@@ -162,9 +163,10 @@ void Channel::drive_while_waiting(transfer::WorkLimit& limit, bool alone) {
   }
 }
 
-bool Channel::bulk_is_busy() const noexcept {
+bool Channel::bulk_is_busy() {
   return std::any_of(lanes_.begin() + 1, lanes_.end(),
-                     [](const auto& lane) { return lane->busy(); });
+                     [](const auto& lane) { return lane->busy(); }) ||
+         has_pending(policy::QosClass::kBulk);
 }
 
 void Channel::drive_latency(transfer::WorkLimit& limit, transfer::Driver driver) {

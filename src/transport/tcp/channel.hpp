@@ -140,7 +140,7 @@ class Channel final : public transfer::Flow, public std::enable_shared_from_this
   std::atomic<bool> listed{false};
 
  private:
-  [[nodiscard]] bool bulk_is_busy() const noexcept;
+  [[nodiscard]] bool bulk_is_busy();
   void drive_latency(transfer::WorkLimit& limit, transfer::Driver driver);
   void drive_bulk(transfer::WorkLimit& limit, transfer::Driver driver);
 

@@ -11,7 +11,6 @@
 namespace orbite::transport::tcp {
 namespace {
 
-/// How long a caller may stay silent before the worker takes its lanes over.
 /// After latency work more of it is expected for so long.
 constexpr base::Nanoseconds kLatencyLinger = 2 * base::kMillisecond;
 // One call of kCallBytesMin, or two when the first moves little.

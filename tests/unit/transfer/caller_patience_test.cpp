@@ -14,7 +14,7 @@ constexpr Nanoseconds kSeen = 10 * kMillisecond;
 
 /// Last seen at kSeen, and before it for a while every `pause_ns`.
 CallerTrace& come(CallerTrace& trace, Nanoseconds pause_ns) {
-  for (Nanoseconds at_ns = kSeen - 4 * pause_ns; at_ns <= kSeen; at_ns += pause_ns) {
+  for (Nanoseconds at_ns = kSeen - kMillisecond; at_ns <= kSeen; at_ns += pause_ns) {
     trace.begin(at_ns);
     trace.end(at_ns);
   }
@@ -54,6 +54,24 @@ TEST_F(Patience, IsShortWithACallerWhoPausesHoweverShortProcessorsAre) {
   EXPECT_FALSE(patience.expects(pausing_, kSeen + CallerPatience::kSilence));
   const CallerTrace never;
   EXPECT_FALSE(patience.expects(never, kSeen));
+}
+
+/// Several looks at one small transfer, then something else: between two transfers he is not there.
+TEST_F(Patience, IsShortWithACallerWhoComesInBurstsHoweverShortProcessorsAre) {
+  CallerPatience patience([] { return true; });
+  CallerTrace bursts;
+  Nanoseconds now_ns = kSeen;
+  for (int burst = 0; burst < 5; ++burst) {
+    now_ns += 3 * kMillisecond;
+    for (int look = 0; look < 4; ++look, now_ns += 10 * kMicrosecond) {
+      bursts.begin(now_ns);
+      bursts.end(now_ns);
+      EXPECT_FALSE(bursts.spins());
+    }
+    EXPECT_TRUE(patience.expects(bursts, now_ns));
+    EXPECT_EQ(patience.watch_ns(), CallerPatience::kSilence);
+    EXPECT_FALSE(patience.expects(bursts, now_ns + CallerPatience::kSilence));
+  }
 }
 
 TEST_F(Patience, LooksAtTheProcessorsWhileACallerIsExpectedAndNotOften) {
