@@ -176,6 +176,7 @@ class BorrowLinks {
   Result<void> map_shared(BorrowLink& link, const wire::LinkAllocation& answer,
                           const platform::PageFile& file, RemoteRange& range);
   void reach_process(BorrowLink& link, const wire::LinkWelcome& welcome);
+  static bool may_ask(const BorrowLink& link);
   void ask(BorrowLink& link);
   bool ask_next(BorrowLink& link);
   bool lose_answer(BorrowLink& link, const Error& error);

@@ -163,31 +163,31 @@ bool CopyTransport::finish(transfer::Slice& slice) {
 }
 
 /// While a caller does bulk work, and for a while after it.
-class CopyTransport::CallerSeen {
+class CopyTransport::CallerInside {
  public:
-  CallerSeen(CopyTransport& transport, transfer::Driver driver)
-      : transport_(driver == transfer::Driver::kCaller ? &transport : nullptr) {
+  CallerInside(CopyTransport& transport, transfer::Driver driver)
+      : transport_(driver == transfer::Driver::kCaller ? &transport : nullptr),
+        seen_(transport_ != nullptr ? &transport.callers_ : nullptr, transport.clock_) {
     if (transport_ != nullptr) {
       transport_->callers_inside_.fetch_add(1, std::memory_order_relaxed);
-      transport_->callers_.begin(transport_->clock_.now_ns());
     }
   }
-  CallerSeen(const CallerSeen&) = delete;
-  CallerSeen& operator=(const CallerSeen&) = delete;
-  ~CallerSeen() {
+  CallerInside(const CallerInside&) = delete;
+  CallerInside& operator=(const CallerInside&) = delete;
+  ~CallerInside() {
     if (transport_ != nullptr) {
-      transport_->callers_.end(transport_->clock_.now_ns());
       transport_->callers_inside_.fetch_sub(1, std::memory_order_relaxed);
     }
   }
 
  private:
   CopyTransport* const transport_;
+  const transfer::CallerSeen seen_;
 };
 
 void CopyTransport::drive(transfer::Flow& flow, transfer::WorkLimit& limit,
                           transfer::Driver driver) {
-  const CallerSeen seen(*this, driver);
+  const CallerInside inside(*this, driver);
   if (driver != transfer::Driver::kLatencyCaller) {
     ask_for_help();
   }

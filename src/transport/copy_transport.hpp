@@ -89,7 +89,7 @@ class CopyTransport : public transfer::Transport, protected transfer::Completion
   void keep_workers_out();
 
  private:
-  class CallerSeen;
+  class CallerInside;
   /// For the workers.
   class Slices final : public copy::SharedWork {
    public:
